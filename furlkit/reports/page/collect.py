@@ -29,7 +29,7 @@ from furlkit.reports.metrics import facts_of, is_number, protocol_of
 from furlkit.reports.outgoing import paragraphs
 from furlkit.reports.runs import File, objective_of, read_files
 from furlkit.reports.summary import Upload, grouped
-from furlkit.reports.text import lookup, plain
+from furlkit.reports.text import counted, lookup, plain
 
 Metrics = tuple[Path, dict[str, Any]]
 # Numbers that evaluate drift and angles measure without labels.
@@ -443,8 +443,8 @@ def _collapses(trainings: Iterable[Training]) -> Iterator[Problem]:
     for client, same in grouped(found, lambda training: training.client).items():
         first = min(training.round for training in same)
         text = (
-            f"the representation of client {client} has collapsed in {len(same):,} "
-            f"rounds, first in round {first}"
+            f"the representation of client {client} has collapsed in "
+            f"{counted(len(same), 'round')}, first in round {first}"
         )
         yield Problem("error", "collapse", text)
 

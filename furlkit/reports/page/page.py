@@ -117,9 +117,11 @@ def common_name(names: Sequence[str]) -> str:
         return names[0]
     pairs = zip(min(names), max(names), strict=False)
     start = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    for end in ("seed", "run"):
-        start = start.rstrip("/-_. 0123456789").removesuffix(end)
-    return start.rstrip("/-_. ") or counted(len(names), "run")
+    if all(name[len(start) :].isdecimal() for name in names):
+        start = start.rstrip("/-_. 0123456789").removesuffix("seed").rstrip("/-_. ")
+    else:
+        start = start.rpartition("/")[0]
+    return start or counted(len(names), "run")
 
 
 # --- problems and runs ----------------------------------------------------------------

@@ -14,7 +14,6 @@ from furlkit.reports.page.html import element, text
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 34
 COLOURS = 7
-MOST_NAMED = 12  # Lines in a legend.
 LEVELS = 8  # Shades of a heat map.
 
 
@@ -28,12 +27,21 @@ class Series(NamedTuple):
 
 
 class Axes(NamedTuple):
-    """Ranges of the data in the frame of a chart."""
+    """Ranges of the data in the frame of a chart; `ticks` are the marks of y."""
 
     left: float
     right: float
-    low: float
-    high: float
+    ticks: Sequence[float]
+
+    @property
+    def low(self) -> float:
+        """Lowest value of the frame."""
+        return self.ticks[0]
+
+    @property
+    def high(self) -> float:
+        """Highest value of the frame."""
+        return self.ticks[-1]
 
     def x(self, value: float) -> float:
         """Horizontal place of a value."""
@@ -54,19 +62,22 @@ class Axes(NamedTuple):
 def line_chart(
     title: str, series: Sequence[Series], note: str = "", x_label: str = "round"
 ) -> str:
-    """Return a figure with a line for each series; empty without a point."""
-    series = [each for each in series if len(each.x)]
-    if not series:
+    """Return a figure with a line for each series; empty without a point.
+
+    The place of a series in the list decides the colour, also if others have no point.
+    """
+    several = len(series) <= COLOURS  # Otherwise too many lines for colours.
+    looks = [f"c{k}" if several else "many" for k in range(len(series))]
+    drawn = [(each, look) for each, look in zip(series, looks, strict=True) if each.x]
+    if not drawn:
         return ""
-    axes = _axes(series)
-    same = len(series) > COLOURS  # Too many lines for colours.
-    lines = "".join(_line(axes, k, each, same) for k, each in enumerate(series))
-    body = _grid(axes, x_label, series) + lines
+    axes = _axes([each for each, _ in drawn])
+    body = _grid(axes, x_label) + "".join(_line(axes, *each) for each in drawn)
     svg = element(
         "svg", body, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=title
     )
     caption = text(title) + (element("small", text(note)) if note else "")
-    legend = _legend(series) if 1 < len(series) <= MOST_NAMED else ""
+    legend = _legend(drawn) if several and len(series) > 1 else ""
     inside = f"{element('figcaption', caption)}{svg}{legend}"
     frame = [LEFT, WIDTH - RIGHT, axes.left, axes.right, WIDTH]
     return element("figure", inside, class_="chart", data_frame=json.dumps(frame))
@@ -78,14 +89,14 @@ def _axes(series: Sequence[Series]) -> Axes:
     ys += [y for each in series for pair in each.bands for side in pair for y in side]
     left, right = min(xs), max(xs)
     ticks = nice_ticks(min(ys), max(ys))
-    return Axes(left, right if right > left else left + 1, ticks[0], ticks[-1])
+    return Axes(left, right if right > left else left + 1, ticks)
 
 
 def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers that enclose a range: 1, 2 or 5 times a power of ten apart."""
     if high <= low:
-        gap = abs(low) * 0.1 or 1.0
-        low, high = low - gap, high + gap
+        gap = abs(low) * 0.1
+        low, high = low - gap, high + gap or 1.0
     size = 10 ** math.floor(math.log10((high - low) / most))
     steps = (size, 2 * size, 5 * size, 10 * size)
     step = next(s for s in steps if (high - low) / s <= most)
@@ -93,7 +104,7 @@ def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
-def _line(axes: Axes, number: int, series: Series, same: bool) -> str:
+def _line(axes: Axes, series: Series, look: str) -> str:
     bands = "".join(
         element("polygon", "", points=f"{axes.points(series.x, low)} "
                 f"{axes.points(reversed(series.x), reversed(high))}")
@@ -107,22 +118,18 @@ def _line(axes: Axes, number: int, series: Series, same: bool) -> str:
     line = element("polyline", "", points=points)
     name = element("title", text(series.label))
     data = {"x": [*series.x], "y": [float(f"{y:.5g}") for y in series.y]}
-    colour = "many" if same else f"c{number % COLOURS}"
     return element(
-        "g", name + bands + line + marks, class_=f"series {colour}",
+        "g", name + bands + line + marks, class_=f"series {look}",
         data_label=series.label, data_points=json.dumps(data, separators=(",", ":")),
     )  # fmt: skip
 
 
-def _grid(axes: Axes, x_label: str, series: Sequence[Series]) -> str:
+def _grid(axes: Axes, x_label: str) -> str:
     parts = []
-    for y in nice_ticks(axes.low, axes.high):
+    for y in axes.ticks:
         place = f"{axes.y(y):.1f}"
-        if axes.low <= y <= axes.high:
-            parts.append(
-                element("line", "", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place)
-            )
-            parts.append(element("text", f"{y:g}", x=LEFT - 6, y=place, class_="y"))
+        parts.append(element("line", "", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place))
+        parts.append(element("text", f"{y:g}", x=LEFT - 6, y=place, class_="y"))
     for x in _whole_ticks(axes.left, axes.right):
         place = f"{axes.x(x):.1f}"
         parts.append(
@@ -140,10 +147,10 @@ def _whole_ticks(left: float, right: float) -> list[float]:
     return [x for x in ticks if left <= x <= right and x == int(x)]
 
 
-def _legend(series: Sequence[Series]) -> str:
+def _legend(drawn: Sequence[tuple[Series, str]]) -> str:
     items = (
-        element("li", text(each.label), class_=f"c{k % COLOURS}", data_series=k)
-        for k, each in enumerate(series)
+        element("li", text(each.label), class_=look, data_series=k)
+        for k, (each, look) in enumerate(drawn)
     )
     return element("ul", "".join(items), class_="legend")
 

@@ -155,7 +155,9 @@ def test_problems_come_first(report, folder):
     (folder / "r002" / "broken.safetensors").write_bytes(b"nothing")
     found = report(folder).sections["problems"]
     assert "upload of client 1 stands out in round 2" in found
-    assert "representation of client 2 has collapsed in 1 rounds" in found
+    assert (
+        "representation of client 2 has collapsed in 1 round, first in round 1" in found
+    )
     assert "knn accuracy 25.00 % in round 2 is below 60.00 %" in found
     assert "broken.safetensors" in found
     assert found.index("collapse") < found.index("outlier")  # Errors first.
@@ -234,7 +236,7 @@ def test_wilson_interval_of_known_values():
 @pytest.mark.parametrize(
     "low, high, ticks",
     [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (71, 94, [70, 75, 80, 85, 90, 95]),
-     (3, 3, [2.6, 2.8, 3, 3.2, 3.4])],
+     (3, 3, [2.6, 2.8, 3, 3.2, 3.4]), (0, 0, [0, 0.2, 0.4, 0.6, 0.8, 1])],
 )  # fmt: skip
 def test_ticks_are_round_numbers(low, high, ticks):
     assert nice_ticks(low, high) == pytest.approx(ticks)
@@ -253,7 +255,7 @@ def test_labels_in_charts_are_escaped():
 @pytest.mark.parametrize(
     "names, common",
     [(["exp/seed0", "exp/seed1"], "exp"), (["fedca-s0", "fedca-s1"], "fedca-s"),
-     (["a", "b"], "2 runs"), (["demo"], "demo")],
+     (["a", "b"], "2 runs"), (["x/exp", "x/ema"], "x"), (["demo"], "demo")],
 )  # fmt: skip
 def test_common_name_of_runs(names, common):
     assert common_name(names) == common
