@@ -32,6 +32,7 @@ NAMES = (
     "presets",
     "plan",
     "status",
+    "report",
     "doctor",
 )
 
