@@ -9,5 +9,7 @@ if ! test -e "$1.tar"; then
     mv put.sealed "$1.tar"
 fi
 ${COPY:-rclone copyto} "$1.tar" "$2.part"
-${MOVE:-rclone moveto --immutable} "$2.part" "$2"
+${MOVE:-rclone moveto --ignore-existing} "$2.part" "$2"
+${COPY:-rclone copyto} "$2" put.check
+cmp "$1.tar" put.check || exit 65 # an earlier object is never replaced
 mv "$1.tar" "$1.sent"

@@ -1,6 +1,8 @@
 """Three sites with digits and the plain commands of three methods, for tests of couriers."""
 
+import os
 import shlex
+import subprocess
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -10,7 +12,11 @@ from tests.rounds.test_sites import folder_of_digits
 # First digit and number of digits.
 SITES = {"st-mary": (0, 20), "north": (20, 12), "east": (40, 16)}
 # In three rounds north misses the second.
-ROUNDS = (("st-mary", "north", "east"), ("st-mary", "east"), ("st-mary", "north", "east"))
+ROUNDS = (
+    ("st-mary", "north", "east"),
+    ("st-mary", "east"),
+    ("st-mary", "north", "east"),
+)
 BRIEF = "--epochs 1 --batch-size 8"
 OPTIONS = {
     "INIT": "--image-size 8 --width 0.02 --projector 8,4", "TRAIN": BRIEF,
@@ -101,3 +107,47 @@ class Plain:
             ensemble = self.file("ensemble", round_)
             self.call("aggregate", "--rule", "ensemble", *rows, ensemble)
             self.call("distill", ensemble, last, *self.public, result)
+
+
+class Network:
+    """A network namespace for each side, joined by a bridge in the server's namespace."""
+
+    def __init__(self) -> None:
+        self.prefix = f"fk{os.getpid()}"
+        for name in ("server", *SITES):
+            self.ip("netns", "add", f"{self.prefix}-{name}")
+            self.ip("-n", f"{self.prefix}-{name}", "link", "set", "lo", "up")
+        self.at("server", "link", "add", "bridge", "type", "bridge")
+        self.at("server", "addr", "add", "10.77.0.1/24", "dev", "bridge")
+        self.at("server", "link", "set", "bridge", "up")
+        for number, name in enumerate(SITES, start=2):
+            self.join(name, f"port{number}", f"10.77.0.{number}/24")
+
+    def join(self, name: str, port: str, address: str) -> None:
+        peer = ("peer", "name", "eth0", "netns", f"{self.prefix}-{name}")
+        self.at("server", "link", "add", port, "type", "veth", *peer)
+        self.at("server", "link", "set", port, "master", "bridge", "up")
+        self.at(name, "addr", "add", address, "dev", "eth0")
+        self.at(name, "link", "set", "eth0", "up")
+
+    def at(self, name: str, *words: str) -> None:
+        self.ip("-n", f"{self.prefix}-{name}", *words)
+
+    def ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    def enter(self, name: str) -> list[str]:
+        return ["ip", "netns", "exec", f"{self.prefix}-{name}"]
+
+    def remove(self) -> None:
+        for name in ("server", *SITES):
+            subprocess.run(["ip", "netns", "del", f"{self.prefix}-{name}"])
+
+
+def may_make_networks() -> bool:
+    """Tell whether this user may make network namespaces."""
+    try:
+        Network().remove()
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True

@@ -7,13 +7,24 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.examples.couriers import METHODS, ROUNDS, SITES, Plain, make_images, steps
+from tests.examples.couriers import (
+    METHODS,
+    ROUNDS,
+    SITES,
+    Network,
+    Plain,
+    make_images,
+    may_make_networks,
+    steps,
+)  # fmt: skip
+from tests.slurm.daemons import free_port
 
 SCRIPTS = ROOT / "examples" / "bucket"
 pytestmark = pytest.mark.skipif(shutil.which("seq") is None, reason="needs sh and seq")
@@ -25,6 +36,7 @@ class Sides:
     def __init__(self, folder: Path, method: str, environment: dict[str, str]):
         self.folder, self.method = folder, method
         self.bucket = str(folder / "bucket")
+        self.processes: list[subprocess.Popen] = []
         self.environment = {**environment, **METHODS[method], **make_images(folder)}
         for name in ("server", *SITES):
             (folder / name).mkdir()
@@ -32,15 +44,21 @@ class Sides:
 
     def start(self, name: str, rounds: int, **options: str) -> subprocess.Popen:
         """Start the script of a side, for rounds up to a number."""
-        words = ["site.sh", steps(self.method), name, str(self.folder / "images" / name)]
-        words += [self.bucket, str(rounds)]
+        images = str(self.folder / "images" / name)
+        words = ["site.sh", steps(self.method), name, images, self.bucket, str(rounds)]
         if name == "server":
             words = ["server.sh", steps(self.method), self.bucket, str(rounds), *SITES]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*self.enter(name), "sh", str(SCRIPTS / words[0]), *words[1:]],
             cwd=self.folder / name, env={**self.environment, **options},
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End the processes that still run."""
+        kill(*(process for process in self.processes if process.poll() is None))
 
     def enter(self, name: str) -> list[str]:
         """Return the words that start a program at the place of a side."""
@@ -87,6 +105,20 @@ def by_copies(fast_furlkit, environment) -> dict[str, str]:
     return {**environment, **more, "COPY": "cp", "MOVE": "mv -n"}
 
 
+@pytest.fixture
+def sides(tmp_path, by_copies) -> Iterator[Callable[[str], Sides]]:
+    """Make the sides of a method's rounds: sides("fedca")."""
+    made: list[Sides] = []
+
+    def make(method: str) -> Sides:
+        made.append(Sides(tmp_path, method, by_copies))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
 def three_rounds(sides: Sides) -> None:
     """East is late in the first round, north misses the second."""
     server = sides.start("server", 1)
@@ -99,8 +131,8 @@ def three_rounds(sides: Sides) -> None:
     assert not sides.object("north", 2).exists()
 
 
-def test_killed_sides_resume_and_a_missing_site_is_left_out(tmp_path, by_copies):
-    sides = Sides(tmp_path, "fedca", by_copies)
+def test_killed_sides_resume_and_a_missing_site_is_left_out(sides):
+    sides = sides("fedca")
     server, site = sides.start("server", 1), sides.start("north", 1)
     wait_for(sides.object("north", 1), server)
     kill(server, site)
@@ -115,8 +147,8 @@ def test_killed_sides_resume_and_a_missing_site_is_left_out(tmp_path, by_copies)
     assert sent == dict.fromkeys(names, ("root", 0))
 
 
-def test_a_quorum_that_is_not_met_is_resumable(tmp_path, by_copies):
-    sides = Sides(tmp_path, "fedsimclr", by_copies)
+def test_a_quorum_that_is_not_met_is_resumable(sides):
+    sides = sides("fedsimclr")
     server = sides.start("server", 1, WAIT="0")
     _, said = server.communicate()
     assert server.returncode == 75 and b"round 1: 0 uploads" in said
@@ -142,7 +174,9 @@ def test_an_object_is_never_replaced(tmp_path, courier):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.safetensors").write_text(folder)
         (tmp_path / folder / "a.log.jsonl").write_text("stays at the site")
-        assert courier("put.sh", folder, "object.tar").returncode == 0
+    assert courier("put.sh", "1", "object.tar").returncode == 0
+    assert courier("put.sh", "2", "object.tar").returncode == 65
+    assert not (tmp_path / "2.sent").exists()
     assert courier("get.sh", "object.tar", "got/1").returncode == 0
     files = {path.name: path.read_text() for path in (tmp_path / "got" / "1").iterdir()}
     assert files == {"a.safetensors": "1"}
@@ -182,3 +216,145 @@ def test_scripts_are_short_and_clean():
         assert sum(not line.startswith("#") for line in lines) <= 15
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", *map(str, scripts)], check=True)
+
+
+class Remote(Sides):
+    """Sides that reach the bucket by rclone, each in a network namespace if permitted.
+
+    As with accounts of sftp, each side has a user, who owns a part of the bucket.
+    """
+
+    def __init__(self, kind: str, network: Network | None, *words):
+        super().__init__(*words)
+        self.kind, self.network = kind, network
+        self.address = "10.77.0.1" if network else "127.0.0.1"
+        self.store = Path(mkdtemp(prefix="furlkit-bucket-"))  # other users can reach it
+        self.store.chmod(0o755)
+        self.home = Path(mkdtemp(prefix="furlkit-home-"))
+        self.home.chmod(0o777)
+        self.bucket = "bucket:"
+        for user, name in enumerate(("server", *SITES), start=60001):
+            self.serve(name, user if os.geteuid() == 0 else os.geteuid())
+
+    def object(self, name: str, round_: int) -> Path:
+        return self.store / name / f"{round_}.tar"
+
+    def enter(self, name: str) -> list[str]:
+        return self.network.enter(name) if self.network else []
+
+    def serve(self, name: str, user: int) -> None:
+        """Serve the bucket to a side, and write rclone's configuration of the side."""
+        (self.store / name).mkdir()
+        os.chown(self.store / name, user, -1)
+        port = free_port()
+        words = [
+            "rclone",
+            "--config=",
+            "serve",
+            self.kind,
+            str(self.store),
+            "--user",
+            "u",
+        ]
+        words += ["--pass", "p", "--addr", f"{self.address}:{port}"]
+        become = ["setpriv", f"--reuid={user}"] if os.geteuid() == 0 else []
+        with open(self.folder / "serve.log", "a") as log:
+            command = [*self.enter("server"), *become, *words]
+            environment = {**os.environ, "HOME": str(self.home)}
+            environment["XDG_CACHE_HOME"] = str(self.home / name)
+            served = subprocess.Popen(
+                command, stderr=log, start_new_session=True, env=environment
+            )
+        self.processes.append(served)
+        place = f"host = {self.address}\nport = {port}"
+        if self.kind == "webdav":
+            place = f"url = http://{self.address}:{port}\nvendor = other"
+        password = subprocess.check_output(["rclone", "obscure", "p"], text=True)
+        text = f"[bucket]\ntype = {self.kind}\n{place}\nuser = u\npass = {password}"
+        (self.folder / name / "rclone.conf").write_text(text)
+        while self.rclone(name, "lsf", "bucket:") != 0:
+            assert served.poll() is None, (self.folder / "serve.log").read_text()
+            time.sleep(0.1)
+
+    def rclone(self, name: str, *words: str) -> int:
+        """Call rclone at a side."""
+        command = [*self.enter(name), "rclone", "--config", "rclone.conf", *words]
+        where = self.folder / name
+        return subprocess.run(command, cwd=where, capture_output=True).returncode
+
+    def stop(self) -> None:
+        super().stop()
+        shutil.rmtree(self.store)
+        shutil.rmtree(self.home)
+
+
+@pytest.fixture
+def remote(tmp_path, by_copies) -> Iterator[Callable[[str, str], Remote]]:
+    """Start a bucket: remote("webdav", "fedca")."""
+    if shutil.which("rclone") is None:
+        pytest.skip("rclone not found; apt-get install rclone")
+    network = Network() if may_make_networks() else None
+    started = []
+    more = {"COPY": "rclone copyto --config rclone.conf"}
+    more["MOVE"] = "rclone moveto --ignore-existing --config rclone.conf"
+
+    def start(kind: str, method: str) -> Remote:
+        found = Remote(kind, network, tmp_path, method, {**by_copies, **more})
+        started.append(found)
+        return found
+
+    yield start
+    for sides in started:
+        sides.stop()
+    if network:
+        network.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, method",
+    [
+        ("webdav", "fedsimclr"),
+        ("webdav", "fedca"),
+        ("sftp", "flesd"),
+        ("sftp", "fedca"),
+    ],
+)
+def test_three_rounds_through_rclone_give_the_bytes_of_plain_commands(
+    remote, kind, method
+):
+    sides = remote(kind, method)
+    three_rounds(sides)
+    assert sides.result(3) == sides.plain()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["webdav", "sftp"])
+def test_rclone_never_replaces_an_object(remote, kind):
+    sides = remote(kind, "fedsimclr")
+    for text, code in (("first", 0), ("second, longer", 65)):
+        folder = sides.folder / "east" / text.split(",")[0]
+        folder.mkdir()
+        (folder / "a.safetensors").write_text(text * 10_000)
+        words = ["sh", str(SCRIPTS / "put.sh"), folder.name, "bucket:/east/1.tar"]
+        command = [*sides.enter("east"), *words]
+        done = subprocess.run(
+            command, cwd=folder.parent, env=sides.environment, capture_output=True
+        )
+        assert done.returncode == code, done.stderr
+    with tarfile.open(sides.object("east", 1)) as parcel:
+        assert parcel.extractfile("./a.safetensors").read() == b"first" * 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for several users")
+@pytest.mark.parametrize("kind", ["webdav", "sftp"])
+def test_a_site_writes_only_below_its_name(remote, kind):
+    sides = remote(kind, "fedsimclr")
+    (sides.folder / "east" / "fake").write_text("fake")
+    assert sides.rclone("east", "copyto", "fake", "bucket:server/0.tar") != 0
+    assert sides.rclone("east", "copyto", "fake", "bucket:north/1.tar") != 0
+    assert sides.rclone("east", "copyto", "fake", "bucket:east/1.tar") == 0
+    parts = {name: [*(sides.store / name).iterdir()] for name in SITES}
+    assert parts == {"st-mary": [], "north": [], "east": [sides.object("east", 1)]}
+    assert sides.object("east", 1).read_text() == "fake"
