@@ -1,6 +1,7 @@
 #!/bin/sh
 # sh put.sh FOLDER OBJECT: send the files of a folder as one object. Repeat to resume.
 set -eu
+copy=${COPY:-rclone copyto --ignore-times} && rm -f put.check
 if test -e "$1.sent"; then exit; fi
 if ! test -e "$1.tar"; then
     (cd "$1" && find . -name '*.safetensors' -o -name '*.sig') >put.names
@@ -8,8 +9,8 @@ if ! test -e "$1.tar"; then
     ${SEAL:-cat} <put.tar >put.sealed
     mv put.sealed "$1.tar"
 fi
-${COPY:-rclone copyto} "$1.tar" "$2.part"
+$copy "$1.tar" "$2.part"
 ${MOVE:-rclone moveto --ignore-existing} "$2.part" "$2"
-${COPY:-rclone copyto} "$2" put.check
+$copy "$2" put.check
 cmp "$1.tar" put.check || exit 65 # an earlier object is never replaced
 mv "$1.tar" "$1.sent"

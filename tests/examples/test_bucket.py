@@ -257,6 +257,7 @@ class Remote(Sides):
             "u",
         ]
         words += ["--pass", "p", "--addr", f"{self.address}:{port}"]
+        words += ["--dir-cache-time", "0s"]  # other users write too
         become = ["setpriv", f"--reuid={user}"] if os.geteuid() == 0 else []
         with open(self.folder / "serve.log", "a") as log:
             command = [*self.enter("server"), *become, *words]
@@ -295,7 +296,7 @@ def remote(tmp_path, by_copies) -> Iterator[Callable[[str, str], Remote]]:
         pytest.skip("rclone not found; apt-get install rclone")
     network = Network() if may_make_networks() else None
     started = []
-    more = {"COPY": "rclone copyto --config rclone.conf"}
+    more = {"COPY": "rclone copyto --ignore-times --config rclone.conf"}
     more["MOVE"] = "rclone moveto --ignore-existing --config rclone.conf"
 
     def start(kind: str, method: str) -> Remote:

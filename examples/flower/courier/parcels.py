@@ -14,7 +14,9 @@ NAME = re.compile(r"([a-z]+/)?\w[\w-]*\.safetensors(\.sig)?", re.ASCII)
 def pack(folder: Path, round_: int) -> RecordDict:
     """Return the safetensors files below a folder, and their signatures."""
     names = (str(path.relative_to(folder)) for path in sorted(folder.rglob("*.*")))
-    files = {name: (folder / name).read_bytes() for name in names if NAME.fullmatch(name)}
+    files = {
+        name: (folder / name).read_bytes() for name in names if NAME.fullmatch(name)
+    }
     arrays = {name: Array("uint8", (len(b),), "file", b) for name, b in files.items()}
     content = {"files": ArrayRecord(arrays), "round": ConfigRecord({"round": round_})}
     return RecordDict(content)

@@ -36,11 +36,12 @@ def collect(grid: Grid, folder: Path, round_: int, config: dict) -> None:
     arrived.mkdir(parents=True, exist_ok=True)
     parcel = pack(folder / "put" / str(round_ - 1), round_)
     sent: dict[str, tuple[str, str]] = {}  # id of a message: site, start of the node
+    expected = int(config["expect"]) or len(sites)
     end = time.time() + float(config["wait"])
     while True:
         receive(grid, sent, arrived)
         missing = {name for name in sites.values() if not (arrived / name).exists()}
-        if not missing or time.time() > end:
+        if len(sites) - len(missing) >= expected or time.time() > end:
             break
         for node in grid.get_nodes():
             name = sites.get(node.public_key, "")
@@ -51,7 +52,13 @@ def collect(grid: Grid, folder: Path, round_: int, config: dict) -> None:
                 )
                 sent |= dict.fromkeys(grid.push_messages([message]), start)
         time.sleep(PAUSE)
-    log(INFO, "round %d: %d sites, without %s", round_, len(sites) - len(missing), missing)
+    log(
+        INFO,
+        "round %d: %d sites, without %s",
+        round_,
+        len(sites) - len(missing),
+        missing,
+    )
     if len(sites) - len(missing) < int(config["at-least"]):
         raise TimeoutError(f"round {round_}: too few uploads; run again")
 

@@ -1,0 +1,179 @@
+"""examples/flower: a real SuperLink and three SuperNodes, with TLS and node keys."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.examples.couriers import (
+    METHODS,
+    ROUNDS,
+    SITES,
+    Network,
+    Plain,
+    make_images,
+    may_make_networks,
+    steps,
+)  # fmt: skip
+from tests.slurm.daemons import free_port
+
+SCRIPTS = ROOT / "examples" / "flower"
+pytestmark = pytest.mark.slow
+
+
+class Federation:
+    """The trial of loopback.sh; each node is in a network namespace if permitted."""
+
+    def __init__(self, folder: Path, method: str, environment: dict[str, str]):
+        self.folder, self.method = folder, method
+        self.network = Network() if may_make_networks() else None
+        self.host, self.port = "10.77.0.1" if self.network else "127.0.0.1", free_port()
+        more = {"HOST": self.host, "PORT": str(self.port)}
+        if self.network:
+            more["ENTER"] = shlex.join(self.network.enter(""))
+        path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+        public = make_images(folder)
+        self.environment = {
+            **environment,
+            **METHODS[method],
+            **public,
+            **more,
+            "PATH": path,
+        }
+        self.processes: list[subprocess.Popen] = []
+
+    def start(self, name: str, *words: object, **more: str) -> subprocess.Popen:
+        """Start a script at the place of a side, in the folder of the test."""
+        enter = self.network.enter(name) if self.network else []
+        with open(self.folder / "log", "a") as log:
+            process = subprocess.Popen(
+                [*enter, *map(str, words)], cwd=self.folder, stdout=log, stderr=log,
+                env={**self.environment, **more}, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def trial(self, rounds: int, *names: str, run: str = "") -> subprocess.Popen:
+        """Start loopback.sh with the nodes of these sites."""
+        sites = [f"{name}=images/{name}" for name in names]
+        words = ("sh", SCRIPTS / "loopback.sh", "trial", steps(self.method), rounds)
+        return self.start("server", *words, *sites, RUN=run)
+
+    def node(self, name: str) -> subprocess.Popen:
+        """Start a node after the nodes of loopback.sh."""
+        link, port = f"{self.host}:{self.port}", self.port + 7
+        words = [SCRIPTS / "node.sh", link, name, self.folder / "images" / name]
+        script = shlex.join(map(str, ["sh", *words, steps(self.method), port]))
+        return self.start(name, "sh", "-c", f"cd trial/{name} && exec {script}")
+
+    def kill(self, name: str) -> None:
+        """End the SuperLink or a node of loopback.sh as a crash would."""
+        pid = int(self.wait_for(f"{name}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+
+    def wait_for(self, name: str, seconds: float = 180) -> Path:
+        path, end = self.folder / "trial" / name, time.monotonic() + seconds
+        while not path.exists():
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.1)
+        return path
+
+    def ended(self, process: subprocess.Popen) -> None:
+        assert process.wait(timeout=400) == 0, self.log()
+
+    def log(self) -> str:
+        paths = [self.folder / "log", *sorted(self.folder.glob("trial/*.log"))]
+        return "\n".join(f"== {p.name}\n{p.read_text()[-3000:]}" for p in paths)
+
+    def result(self) -> bytes:
+        return (self.folder / "trial/server/put/3/global.safetensors").read_bytes()
+
+    def plain(self) -> bytes:
+        (self.folder / "plain").mkdir()
+        return Plain(self.folder / "plain", self.method).run(ROUNDS)
+
+    def stop(self) -> None:
+        """End every process that still runs, and its children."""
+        for process in self.processes:
+            process.terminate()  # loopback.sh ends the SuperLink and the nodes
+        for process in self.processes:
+            process.wait(timeout=60)
+        if self.network:
+            self.network.remove()
+
+
+@pytest.fixture
+def federation(
+    tmp_path, environment, fast_furlkit
+) -> Iterator[Callable[[str], Federation]]:
+    """Prepare a federation for a method: federation("fedca")."""
+    where = Path(sys.executable).parent
+    if shutil.which("flower-superlink", path=f"{where}:{environment['PATH']}") is None:
+        pytest.skip("Flower not found; make test-flower installs the extra flower")
+    made: list[Federation] = []
+
+    def make(method: str) -> Federation:
+        words = {**environment, "FURLKIT": shlex.join(fast_furlkit)}
+        made.append(Federation(tmp_path, method, words))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_rounds_survive_kills_of_a_node_and_of_the_superlink(federation):
+    trial = federation("fedsimclr")
+    first = trial.trial(1, *SITES)
+    trial.kill("east")  # and east is late
+    trial.wait_for("server/new/1/st-mary")
+    trial.node("east")
+    trial.ended(first)
+    trial.ended(trial.trial(2, "st-mary", "east", run="expect=2"))
+    third = trial.trial(3, *SITES)
+    trial.wait_for("north/got/2")
+    trial.kill("link")
+    assert third.wait(timeout=120) != 0
+    trial.ended(trial.trial(3, *SITES))
+    assert not (trial.folder / "trial/north/put/2").exists()
+    assert trial.result() == trial.plain()
+
+
+@pytest.mark.parametrize("method", ["fedca", "flesd"])
+def test_three_rounds_through_flower_give_the_bytes_of_plain_commands(
+    federation, method
+):
+    trial = federation(method)
+    trial.ended(trial.trial(1, *SITES))
+    trial.ended(trial.trial(2, "st-mary", "east", run="expect=2"))
+    trial.ended(trial.trial(3, *SITES))
+    assert trial.result() == trial.plain()
+
+
+def test_a_stranger_and_a_plain_text_node_are_refused(federation):
+    trial = federation("fedsimclr")
+    folder = trial.folder / "trial" / "east"
+    folder.mkdir(parents=True)
+    for words in (("certificates.sh", trial.host), ("link.sh", trial.host, trial.port)):
+        script = shlex.join(map(str, ["sh", SCRIPTS / words[0], *words[1:]]))
+        last = trial.start("server", "sh", "-c", f"cd trial/east && exec {script}")
+        trial.wait_for("east/link.crt")
+    key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", "east.key"]
+    subprocess.run(key, cwd=folder, check=True)
+    trial.wait_for("east/link.db")
+    time.sleep(5)
+    assert trial.node("east").wait(timeout=120) != 0
+    link = f"{trial.host}:{trial.port}"
+    plain = ("flower-supernode", "--insecure", "--superlink", link)
+    more = ("--max-retries", 3, "--auth-supernode-private-key", folder / "east.key")
+    assert trial.start("east", *plain, *more).wait(timeout=120) != 0
+    assert last.poll() is None, trial.log()
+    assert "SuperNode ID" not in trial.log()
