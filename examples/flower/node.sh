@@ -4,5 +4,6 @@
 set -eu
 config="name=\"$2\" images=\"$(realpath "$3")\" steps=\"$(realpath "$4")\" folder=\"$PWD\""
 export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+echo $$ >node.pid
 exec flower-supernode --superlink "$1" --root-certificates ca.crt --port "$5" \
     --auth-supernode-private-key "$2.key" --node-config "$config"
