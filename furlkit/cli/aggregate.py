@@ -51,10 +51,12 @@ COMMAND = command("aggregate",
     deviations away; for a client with more images than the median, the limit grows in
     proportion. With --parent the mean also warns about an update against the others: the
     mean cosine with the other updates is below -1/3 of the other updates' mean cosine,
-    which must exceed 0.05. Without --parent directions are not compared. Norms and angles
-    are estimated from a sketch of each upload with equal weight for every tensor; a
-    hostile client can evade the estimate. Fewer than three uploads are not compared. With --partition a warning lists the clients
-    without an upload; with --at-least N the list is a plain line, not a warning.
+    which must exceed 0.05. Without --parent directions are not compared, and a line says
+    so: uploads do not contain the model from which they started. Norms and angles are
+    estimated from a sketch of each upload with equal weight for every tensor; a hostile
+    client can evade the estimate. Fewer than three uploads are not compared. With
+    --partition a warning lists the clients without an upload; with --at-least N the list
+    is a plain line, not a warning.
 
     fedavgm, fedadam and fedyogi have a memory: --state-out writes the server's memory,
     and the next round reads the file as --state. The file belongs to the model of the
@@ -75,7 +77,8 @@ COMMAND = command("aggregate",
 
     \b
     Examples:
-      furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate exp/r001/client_*.safetensors --parent exp/r000/global.safetensors \\
+          -o exp/r001/global.safetensors
       furlkit aggregate --rule dictionary exp/r001/features_*.safetensors \\
           -o exp/r001/dictionary.safetensors
       furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\
