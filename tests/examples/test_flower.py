@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,7 +28,7 @@ from tests.examples.couriers import (
 from tests.slurm.daemons import free_port
 
 SCRIPTS = ROOT / "examples" / "flower"
-pytestmark = pytest.mark.slow
+slow = pytest.mark.slow
 
 
 class Federation:
@@ -129,6 +131,7 @@ def federation(
         one.stop()
 
 
+@slow
 def test_rounds_survive_kills_of_a_node_and_of_the_superlink(federation):
     trial = federation("fedsimclr")
     first = trial.trial(1, *SITES)
@@ -145,6 +148,7 @@ def test_rounds_survive_kills_of_a_node_and_of_the_superlink(federation):
     assert trial.result() == trial.plain()
 
 
+@slow
 @pytest.mark.parametrize("method", ["fedca", "flesd"])
 def test_three_rounds_through_flower_give_the_bytes_of_plain_commands(
     federation, method
@@ -156,6 +160,7 @@ def test_three_rounds_through_flower_give_the_bytes_of_plain_commands(
     assert trial.result() == trial.plain()
 
 
+@slow
 def test_a_stranger_and_a_plain_text_node_are_refused(federation):
     trial = federation("fedsimclr")
     folder = trial.folder / "trial" / "east"
@@ -175,3 +180,46 @@ def test_a_stranger_and_a_plain_text_node_are_refused(federation):
     assert trial.start("east", *plain, *more).wait(timeout=120) != 0
     assert last.poll() is None, trial.log()
     assert "SuperNode ID" not in trial.log()
+
+
+@pytest.fixture
+def parcels(monkeypatch) -> ModuleType:
+    """The module of the example."""
+    pytest.importorskip("flwr", reason="make test-flower installs the extra flower")
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return import_module("courier.parcels")
+
+
+def test_a_message_carries_bytes_and_no_logs(parcels, world, tmp_path):
+    put = tmp_path / "put"
+    (put / "model").mkdir(parents=True)
+    shutil.copy(world.clients[1], put / "model" / "north.safetensors")
+    (put / "model" / "north.log.jsonl").write_text("stays at the site")
+    parcels.unpack(parcels.pack(put, 1), tmp_path / "got")
+    (got,) = (path for path in (tmp_path / "got").rglob("*") if path.is_file())
+    assert got == tmp_path / "got" / "model" / "north.safetensors"
+    assert got.read_bytes() == world.clients[1].read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "model/x.sh"])
+def test_a_name_outside_of_the_folder_is_refused(parcels, tmp_path, name):
+    (tmp_path / "put").mkdir()
+    content = parcels.pack(tmp_path / "put", 1)
+    content["files"][name] = parcels.Array("uint8", (1,), "file", b"x")
+    with pytest.raises(ValueError, match="x.s"):
+        parcels.unpack(content, tmp_path / "got")
+    assert {path.name for path in tmp_path.iterdir()} == {"put"}
+
+
+def test_an_answer_that_names_another_site_is_refused(parcels, world, tmp_path):
+    (tmp_path / "put").mkdir()
+    shutil.copy(world.clients[1], tmp_path / "put" / "model.safetensors")
+    content = parcels.pack(tmp_path / "put", 1)
+    with pytest.raises(ValueError, match="model.safetensors names client 1, not east"):
+        parcels.unpack(content, tmp_path / "got", "east")
+    assert not (tmp_path / "got").exists()
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
+def test_scripts_are_clean():
+    subprocess.run(["shellcheck", *map(str, SCRIPTS.glob("*.sh"))], check=True)

@@ -87,7 +87,7 @@ class Post:
                 if reply.has_error():
                     raise ValueError(reply.error.reason)
                 if not (self.arrived / start[0]).exists():
-                    unpack(reply.content, self.arrived / start[0])
+                    unpack(reply.content, self.arrived / start[0], start[0])
             except (ValueError, KeyError) as error:  # a stranger's answer stops nobody
                 log(WARNING, "%s: %s", start[0], error)
                 self.next_time[start] = time.time() + RETRY
