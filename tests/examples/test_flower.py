@@ -220,6 +220,16 @@ def test_an_answer_that_names_another_site_is_refused(parcels, world, tmp_path):
     assert not (tmp_path / "got").exists()
 
 
+def test_a_round_with_too_few_valid_uploads_opens_again(parcels, tmp_path):
+    for folder in ("got/1/east", "new"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "steps.sh").write_text("exit 75")
+    server = import_module("courier.server")
+    with pytest.raises(subprocess.CalledProcessError, match="75"):
+        server.combine(str(tmp_path / "steps.sh"), tmp_path, 1)
+    assert (tmp_path / "new/1/east").exists() and not (tmp_path / "got/1").exists()
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 def test_scripts_are_clean():
     subprocess.run(["shellcheck", *map(str, SCRIPTS.glob("*.sh"))], check=True)

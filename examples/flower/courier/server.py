@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from math import inf
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from cryptography.hazmat.primitives import serialization
 from flwr.app import Context, Message, MessageType
@@ -30,7 +31,18 @@ def main(grid: Grid, context: Context) -> None:
             collect(grid, folder, round_, config)
             closed.parent.mkdir(exist_ok=True)
             (folder / "new" / str(round_)).rename(closed)  # later answers are ignored
-        run_step(str(config["steps"]), folder, "server", round_)
+        combine(str(config["steps"]), folder, round_)
+
+
+def combine(steps: str, folder: Path, round_: int) -> None:
+    """Run the server's step; a round with too few valid uploads opens again."""
+    try:
+        run_step(steps, folder, "server", round_)
+    except CalledProcessError as error:
+        if error.returncode == 75:
+            closed = folder / "got" / str(round_)
+            closed.rename(folder / "new" / str(round_))
+        raise
 
 
 def collect(grid: Grid, folder: Path, round_: int, config: dict) -> None:
