@@ -5,10 +5,11 @@ VENV ?= .venv
 # Clients that `make demo` trains in parallel.
 JOBS ?= 2
 bin := $(VENV)/bin
-code := furlkit tests examples/one_page.py
+code := furlkit tests examples/one_page.py examples/flower
 
 .DEFAULT_GOAL := help
-.PHONY: help demo methods test test-slow test-gpu test-browser test-slurm lint bench clean
+.PHONY: help demo methods test test-slow test-gpu test-browser test-slurm test-flower
+.PHONY: lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
@@ -39,6 +40,9 @@ test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; 
 		apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
 	FURLKIT_TEST_SLURM=yes $(bin)/python -m pytest -m slow tests/slurm -rs --durations=0
 
+test-flower: $(VENV)/.flower ## run rounds through a SuperLink and SuperNodes of Flower
+	$(bin)/python -m pytest -m slow tests/examples/test_flower.py -rs --durations=0
+
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)
 	$(bin)/ruff format --check $(code)
@@ -57,8 +61,9 @@ clean: ## remove caches, build files and the output of demo and examples, not .v
 extras.demo := plot
 extras.test := test,lint
 extras.bench := bench
+extras.flower := test,flower
 
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.flower: $(VENV)/.%: pyproject.toml
 	test -x $(bin)/pip || $(PYTHON) -m venv $(VENV)
 	$(bin)/python -m pip install --quiet -e '.[$(extras.$*)]'
 	touch $@
