@@ -463,7 +463,9 @@ _REPORT = Option("report", File("metrics", direction="written"),
                  recorded=False, metavar="FILE.json")
 _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                     help="Largest share of a client, of 1; the excess goes to the other "
-                         "clients. Equal shares are always allowed.", usual="1")
+                         "clients. Equal shares are always allowed. The default limits "
+                         "only shares by claimed numbers of images.",
+                    usual="0.5 for three or more clients without a partition, otherwise 1")
 _COUNTS = (
     _MAX_SHARE,
     Option("partition", File("partition", "partition"),

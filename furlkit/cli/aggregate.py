@@ -34,7 +34,8 @@ COMMAND = command("aggregate",
     The header of an upload is a claim of the client. The hash in the header must match
     the bytes, unless --trust-headers. --max-upload limits the size of rows and
     similarities, by the header alone; models must match --parent or the other models.
-    --partition or --max-share limits the weight of a claimed number of images. aggregate
+    --partition or --max-share limits the weight of a claimed number of images; three or
+    more clients without a partition have at most half of the weight each. aggregate
     refuses, with the tensor's name: BatchNorm variances and counters below 0, counters
     near the limit of their type, and values above 10,000 times the other clients' values.
     aggregate warns about: a weight above the middle between an equal share and 1; tensors

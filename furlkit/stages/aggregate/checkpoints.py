@@ -28,7 +28,7 @@ from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
 from furlkit.reports.text import counted
-from furlkit.stages.aggregate.claims import capped, cut, name_dominant
+from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
     check_together,
@@ -93,9 +93,10 @@ def _combined(
     clients = capped(clients, partition)
     newest = of_last_round(clients)
     weights = _weights(clients, how)
-    if how == "examples" and not (partition or most):
+    limit = _limit(clients, most, how, partition)
+    if how == "examples" and not (partition or limit.most):
         name_dominant(clients, shares_of(weights))
-    shares = cut(clients, _shares(clients, weights, staleness or 1), most)
+    shares = cut(clients, _shares(clients, weights, staleness or 1), limit)
     facts = _facts(clients, newest[0].facts, bn)
     facts = replace(facts, **_cluster_head(clients, shares))
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
@@ -155,6 +156,15 @@ def _shares(
     last = of_last_round(clients)[0].facts.round
     pairs = zip(weights, clients, strict=True)
     return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
+
+
+def _limit(
+    clients: list[Client], most: float | None, how: str, partition: Partition | None
+) -> Limit:
+    """Limit of shares; no default limit for weights that the server has chosen."""
+    if how != "examples" or partition:
+        return limit_of(most, ())
+    return limit_of(most, [client.facts.partition for client in clients])
 
 
 def _made(

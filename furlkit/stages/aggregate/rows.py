@@ -21,7 +21,7 @@ from furlkit.inputs.uploads import (
     provenance_of,
 )
 from furlkit.reports.text import counted
-from furlkit.stages.aggregate.claims import SHOWN, name_repeats
+from furlkit.stages.aggregate.claims import SHOWN, limit_of, name_repeats
 from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 ROUNDING = 1e-3
@@ -31,10 +31,12 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Compare the uploads, then concatenate the rows."""
     made_for = _client(values.get("made_for"))
     options, clients = open_uploads(values, KIND)
-    size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
+    size = options.settings["dictionary_size"]
+    partitions = [client.partition for client in clients]
+    most, option = limit_of(options.settings["max_share"], partitions)
     given = [client.rows for client in clients]
     if most is not None:
-        given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
+        given = _cut(clients, max(1, int(most * size)), option)
     kept = load(rules()[options.rule].function)(given, size)
     name_repeats(clients)
     if most is None:

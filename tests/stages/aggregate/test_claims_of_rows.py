@@ -12,7 +12,8 @@ from furlkit.files.features import FeatureFacts, read_features, write_features
 from furlkit.files.similarity import write_similarity
 from furlkit.stages.aggregate.claims import repeated
 
-PROVENANCE = Provenance("local-train", {}, 0)
+PROVENANCE = Provenance("local-train", {}, 0, {"partition": "a" * 64})
+OF_A_SITE = Provenance("local-train", {}, 0)
 N, MARK = 24, {"examples": 90, "images": "b" * 64, "labels": "c" * 64}
 
 
@@ -25,12 +26,12 @@ def directions(client: int, count: int = N, width: int = 6) -> np.ndarray:
 def shared(tmp_path):
     """What local-train --features-out writes, of any rows."""
 
-    def write(client: int, rows: np.ndarray) -> Path:
+    def write(client: int, rows: np.ndarray, provenance=PROVENANCE) -> Path:
         path = tmp_path / f"f{client}"
         facts = FeatureFacts(
             "z", {}, str(client), client, 2, len(rows), parent="a" * 64
         )
-        write_features(path, rows, np.arange(len(rows)), facts, PROVENANCE)
+        write_features(path, rows, np.arange(len(rows)), facts, provenance)
         return path
 
     return write
@@ -88,6 +89,20 @@ def test_a_client_that_fills_the_dictionary_is_named_and_cut(shared, combine, tm
     found = read_features(tmp_path / "out")
     assert found.facts.owners == [[0, 8], [1, 8], [2, 8]]
     assert Container(tmp_path / "out").header.options["max-share"] == 0.34
+
+
+def test_a_site_has_at_most_half_of_a_dictionary(shared, combine, tmp_path):
+    files = [shared(0, directions(0, 60), OF_A_SITE)]
+    files += [shared(k, directions(k, 6), OF_A_SITE) for k in (1, 2)]
+    said = combine("dictionary", *files, "--dictionary-size", 24)
+    assert said.count("\n") == 1 and "--max-share 0.5, the default" in said
+    assert "cut client 0 (60 rows) to 12 rows" in said
+    owners = read_features(tmp_path / "out").facts.owners
+    assert owners == [[0, 12], [1, 6], [2, 6]]
+    combine("dictionary", *files, "--dictionary-size", 24, "--max-share", 1)
+    assert read_features(tmp_path / "out").facts.owners == [[0, 24], [1, 0], [2, 0]]
+    two = combine("dictionary", *files[:2], "--dictionary-size", 24)
+    assert "24 of the 24 rows" in two
 
 
 @pytest.mark.parametrize("fraction, named", [(1.0, True), (0.5, True), (0.05, False)])
