@@ -75,8 +75,9 @@ def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
         torch.from_numpy(places).long().to(device)
         for places in ensemble.columns.values()
     ]
-    tau_T, name = ensemble.facts.temperature, str(ensemble.path)
-    return Similarities(parts, columns, ensemble.matrix, tau_T=tau_T, name=name)
+    facts, name = ensemble.facts, str(ensemble.path)
+    how = {"tau_T": facts.temperature, "trim": facts.trim}
+    return Similarities(parts, columns, ensemble.matrix, name=name, **how)
 
 
 def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:

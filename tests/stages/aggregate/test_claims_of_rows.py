@@ -202,3 +202,25 @@ def test_a_similarity_that_is_one_sided_is_refused(
     forge(files[1], {"matrix": matrix, "columns": columns})
     line = ("aggregate", "--rule", "ensemble", *files, "-o", tmp_path / "out")
     refused(tmp_path, 65, [files[1], word], *line)
+
+
+def test_an_inbox_leaves_out_cosines_that_no_vectors_have(
+    public, world, run, forge, tmp_path
+):
+    """The rows of the world's clients; client 1 claims that all images are opposites."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for k in range(3):
+        path = public(k, directions(k), N)
+        facts = {"round": 1}
+        forge(path, facts=facts)
+        path.rename(inbox / f"p{k}")
+    M = 1.9 * np.eye(N, dtype=np.float32) - 0.9
+    columns = np.argsort(-M, axis=1).astype(np.int32)
+    values = np.take_along_axis(M, columns, axis=1)
+    forge(inbox / "p1", {"matrix": values, "columns": columns})
+    line = ("aggregate", "--rule", "ensemble", inbox, "--parent", world.model)
+    done = run(*line, "-o", tmp_path / "out")
+    assert done.code == 0 and "ensemble of 2 clients" in done.out
+    assert f"{inbox / 'p1'}: no vectors have the cosines" in done.err
+    assert "left out" in done.err
