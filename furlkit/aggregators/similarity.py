@@ -53,4 +53,6 @@ def trimmed_ensemble(stack: Any, trim: float) -> Any:
     else:
         values = stack.sort(dim=0).values
     kept = kept_shares(np.full(m, 1 / m), trim).tolist()
-    return sum(share * value for share, value in zip(kept, values) if share)
+    return sum(
+        share * value for share, value in zip(kept, values, strict=True) if share
+    )
