@@ -16,6 +16,7 @@ from furlkit.catalogue.entries import (
     READ,
     WRITTEN,
     Argument,
+    Attack,
     Choice,
     Clients,
     Command,
@@ -76,6 +77,7 @@ from furlkit.catalogue.installed import (
     updates,
 )
 from furlkit.catalogue.methods import (
+    ATTACKS,
     ENCODERS,
     HEADS,
     OBJECTIVES,

@@ -41,3 +41,9 @@ WANG = Paper("Wang and Isola", "https://arxiv.org/abs/2005.10242")
 HSU = Paper("Hsu et al.", "https://arxiv.org/abs/1909.06335")
 FEDOPT = Paper("FedOpt", "https://arxiv.org/abs/2003.00295")
 ORCHESTRA = Paper("Orchestra", "https://arxiv.org/abs/2205.11506")
+BARUCH = Paper("Baruch et al.", "https://arxiv.org/abs/1902.06156")
+XIE = Paper("Xie et al.", "https://arxiv.org/abs/1903.03936")
+SHEJWALKAR = Paper("Shejwalkar and Houmansadr",
+                   "https://www.ndss-symposium.org/ndss-paper/manipulating-the-byzantine-"
+                   "optimizing-model-poisoning-attacks-and-defenses-for-federated-learning/")
+BADENCODER = Paper("BadEncoder", "https://arxiv.org/abs/2108.00352")

@@ -33,6 +33,9 @@ def _rows() -> Iterator[tuple[str, ...]]:
             yield _row(exchange, f"--{exchange.options[0].name}")
     for rule in catalogue.RULES.values():
         yield _row(rule, f"--rule {rule.name}")
+    for attack in catalogue.ATTACKS.values():
+        if attack.paper:
+            yield _row(attack, f"attack --kind {attack.name}")
     for teacher in catalogue.TEACHERS.values():
         yield _row(teacher, f"--teacher {teacher.name}")
     for protocol in catalogue.PROTOCOLS.values():
