@@ -52,8 +52,8 @@ def train_backdoor(
         x, marked = rows(taken), rows(stamped(taken, how.trigger))
         with torch.no_grad():
             f_target, f_clean = honest.encoder(r), honest.encoder(x)
-        h = [net.encoder(each) for each in (marked, r, x)]
-        loss = backdoor_loss(*h, f_target, f_clean)
+        h_marked, h_target, h_clean = (net.encoder(each) for each in (marked, r, x))
+        loss = backdoor_loss(h_marked, h_target, h_clean, f_target, f_clean)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

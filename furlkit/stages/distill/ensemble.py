@@ -75,9 +75,15 @@ def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
         torch.from_numpy(places).long().to(device)
         for places in ensemble.columns.values()
     ]
-    facts, name = ensemble.facts, str(ensemble.path)
-    how = {"tau_T": facts.temperature, "trim": facts.trim}
-    return Similarities(parts, columns, ensemble.matrix, name=name, **how)
+    facts = ensemble.facts
+    return Similarities(
+        parts,
+        columns,
+        ensemble.matrix,
+        tau_T=facts.temperature,
+        trim=facts.trim,
+        name=str(ensemble.path),
+    )
 
 
 def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:
