@@ -23,8 +23,8 @@ for round in $(seq "$ROUNDS"); do
         $run local-train "$partition" "$before/global.safetensors" $common --seed "$SEED" \
             --client "$(echo "$drawn" | cut -d / -f 2 | paste -s -d , -)" ${TRAIN:-} \
             -o "$here/client_{client}.safetensors"
-        $run aggregate "$here"/client_*.safetensors --preset "$PRESET" \
-            ${AGGREGATE:-} -o "$here/global.safetensors"
+        $run aggregate "$here"/client_*.safetensors --parent "$before/global.safetensors" \
+            --preset "$PRESET" ${AGGREGATE:-} -o "$here/global.safetensors"
     fi
     test -e "$here/knn.json" ||
         $run evaluate knn "$here/global.safetensors" $common ${KNN:-} -o "$here/knn.json"

@@ -41,7 +41,8 @@ for round in 1 2 3; do
             -o "$now/$site.safetensors"
     done
     $FURLKIT aggregate "$now"/north.safetensors "$now"/st-mary.safetensors \
-        "$now"/lakeside.safetensors -o "$now/global.safetensors"
+        "$now"/lakeside.safetensors --parent "$before/global.safetensors" \
+        -o "$now/global.safetensors"
 done
 
 for site in $sites; do

@@ -62,8 +62,8 @@ WRITTEN = ("written", "sent", "kept")
 CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
 # Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
-    *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "toml"),
-    "weights",
+    *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "table"),
+    *("toml", "weights"),
 )
 
 

@@ -56,9 +56,9 @@ COMMAND = command("aggregate",
     named as nearly the same: copies, sybils or attackers that collude. If two groups of
     more than a third of the clients each work against each other, aggregate names both
     groups and no single client: updates do not show which group is hostile. Without
-    --parent directions are not compared. Norms and angles are estimated from a sketch of
-    each upload with equal weight for every tensor; a hostile client can evade the
-    estimate, and attackers that stay within the spread of honest updates, with noise
+    --parent directions are not compared, and a line says so: uploads do not contain the
+    model from which they started. Norms and angles are estimated from a sketch of each
+    upload with equal weight for every tensor; a hostile client can evade the estimate, and attackers that stay within the spread of honest updates, with noise
     (attack --kind alie, min-max), are not found. Fewer than three uploads are not
     compared. With --partition a warning lists the clients without an upload; with
     --at-least N the list is a plain line, not a warning.
@@ -83,7 +83,8 @@ COMMAND = command("aggregate",
 
     \b
     Examples:
-      furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate exp/r001/client_*.safetensors --parent exp/r000/global.safetensors \\
+          -o exp/r001/global.safetensors
       furlkit aggregate --rule dictionary exp/r001/features_*.safetensors \\
           -o exp/r001/dictionary.safetensors
       furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\

@@ -10,6 +10,7 @@ from furlkit.catalogue.groups import (
     PROTOCOL,
     VALUE,
     VERBOSITY,
+    output,
     series_option,
 )
 
@@ -81,6 +82,10 @@ COMMAND = command("compare",
                     "confirmed, refuted or undecided.",
                recorded=False, metavar="FILE.toml"),
         FORMAT,
+        Option("title", Text(), help="Heading of the table.", recorded=False),
+        output("table", required=False,
+               help="Also write the table to this file, in the form of the ending: "
+                    ".txt, .csv, .md or .tex."),
     ),
     group("General", *VERBOSITY),
 )

@@ -10,8 +10,16 @@ from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
 from furlkit.recipes.participants import ROUNDINGS, draw
-from furlkit.recipes.read import COUNTERS, ROUND, Run
-from furlkit.recipes.template import Ref, Template, Word, path_of, templates
+from furlkit.recipes.read import COUNTERS, ROUND, Run, suggestion
+from furlkit.recipes.template import (
+    PLACEHOLDER,
+    Ref,
+    Template,
+    Word,
+    path_of,
+    ref_of,
+    templates,
+)
 
 MOST_STEPS = 10**7
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -41,13 +49,15 @@ class Step(NamedTuple):
 class Plan(NamedTuple):
     """Steps of a run in an executable order, and the records of the stages.
 
-    `samples` has one step per stage and choice of optional parts.
+    `samples` has one step per stage and choice of optional parts. `found`: the paths of
+    the run's wanted files.
     """
 
     run: Run
     steps: list[Step]
     records: dict[str, str]
     samples: list[Step]
+    found: dict[str, list[str]]
 
 
 def expand(run: Run, group: int = 1) -> Plan:
@@ -127,6 +137,17 @@ def _ordered(stages: list[Template]) -> list[Template]:
 def _now(ref: Ref) -> bool:
     """Return whether a placeholder may refer to files of the stage's round."""
     return not ref.at or (ref.at == "own" and ref.every)
+
+
+def _needed(steps: list[Step], found: dict[str, list[str]]) -> list[Step]:
+    """Steps that write the files found, and every step that these steps need."""
+    paths = {path for paths in found.values() for path in paths}
+    needed = []
+    for step in reversed(steps):
+        if not paths.isdisjoint(step.writes):
+            needed.append(step)
+            paths.update(step.reads)
+    return needed[::-1]
 
 
 class _Expansion:
@@ -220,9 +241,33 @@ class _Expansion:
         for phase, after in zip(self.last, once[1:], strict=True):
             self._expand_rounds(phase)
             self._expand_once(after)
-        self._check_all_run()
-        records = {name: t.text for name, t in self.templates.items()}
-        return Plan(self.run, self.steps, records, list(self.samples.values()))
+        if not self.run.wanted:
+            self._check_all_run()
+        found = {text: self._wanted(text) for text in self.run.wanted}
+        steps = _needed(self.steps, found) if found else self.steps
+        stages = {step.stage for step in steps}
+        records = {n: t.text for n, t in self.templates.items() if n in stages}
+        samples = [step for step in self.samples.values() if step.stage in stages]
+        return Plan(self.run, steps, records, samples, found)
+
+    def _wanted(self, text: str) -> list[str]:
+        """Paths of the files of a placeholder, such as {linear@final}."""
+        match = PLACEHOLDER.fullmatch(text)
+        if not match or match[1] not in {**self.run.recipe.files, **self._written}:
+            hint = suggestion(text, [f"{{{name}}}" for name in self.run.recipe.files])
+            raise InputError(f"{self.run.recipe.path}: {text} is no file{hint}")
+        try:
+            return self._first(ref_of(match).choices, None, ())[1]
+        except _MissingError as error:
+            raise InputError(
+                f"{self.run.recipe.path}: {text}: no step of {self.run.out} writes this "
+                "file"
+            ) from error
+
+    @property
+    def _written(self) -> dict[str, Ref]:
+        refs = (ref for t in self.templates.values() for ref in t.outputs)
+        return {ref.name: ref for ref in refs}
 
     def _expand_once(self, stages: list[Template]) -> None:
         first = len(self.steps)

@@ -23,15 +23,17 @@ def as_hq(plans: Sequence[Plan], site: Site, _window: int | None = None) -> Line
     names = [plan.run.out for plan in plans]
     yield f"name = {json.dumps(', '.join(names))}"
     first = 0
+    makers: dict[str, int] = {}  # By output, the number of the task.
     for plan in plans:
         found = jobs(plan)
-        yield from _tasks(plan, site, found, first)
+        yield from _tasks(plan, site, found, first, makers)
         first += sum(max(1, len(job.steps)) for job in found)
 
 
-def _tasks(plan: Plan, site: Site, found: list[Job], first: int) -> Lines:
+def _tasks(
+    plan: Plan, site: Site, found: list[Job], first: int, makers: dict[str, int]
+) -> Lines:
     """Yield the tasks of a run; finished steps have numbers too."""
-    makers: dict[str, int] = {}
     for job, left in zip(found, unfinished(plan, found), strict=True):
         for element in left:
             number = first + element

@@ -3,8 +3,11 @@
 A recipe is a TOML file. [settings] has values that the command line can change; [files]
 names the files of a run; [inputs] names files outside of the run's folder, like files of
 another run; [stages] has one command line per stage; [resources] is for clusters (see
-`recipes.resources`). The settings of a table [SETTING.VALUE] apply if SETTING is VALUE.
-With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
+`recipes.resources`); [table.NAME] declares a table or figure (see `recipes.tables`).
+
+A table [SETTING.VALUE] applies if SETTING is VALUE. The table may set settings, and may
+change [SETTING.VALUE.stages], files and inputs like a recipe that extends this recipe;
+with `extends = "OTHER"`, the table [SETTING.OTHER] applies first. With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
 does not set. A setting may contain other settings, like
 data = "{folder}/train-{seed}.safetensors".
 
@@ -15,7 +18,7 @@ A run may have phases with separate rounds before the main rounds: a file with
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from os.path import realpath
 from pathlib import Path
@@ -51,7 +54,9 @@ DEFAULTS: Settings = {
 PLACES = ("data_root", "download", "cache")
 # Settings passed to every stage with a command that has an option of this name.
 PASSED = ("preset", "seed", "threads", "isa", "device", *PLACES)
-TABLES = ("settings", "files", "inputs", "stages", "resources")
+SECTIONS = ("stages", "files", "inputs")
+DECLARED = ("tables", "table", "lines", "claims")  # See `recipes.tables`.
+TABLES = ("settings", *SECTIONS, "resources", *DECLARED)
 # Placeholders of every step; a recipe cannot use these names for settings or files.
 COUNTERS = ("round", "client", "participants")
 SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
@@ -75,7 +80,8 @@ class Recipe:
 
     `removed`: stages of the extended recipe that this recipe drops. `inputs`: files that
     no stage writes; an input hides a file with an equal name.
-    `resources`: resources of cluster jobs (see `recipes.resources`).
+    `resources`: resources of cluster jobs (see `recipes.resources`). `declared`: tables
+    and figures (see `recipes.tables`).
     """
 
     path: Path
@@ -86,18 +92,21 @@ class Recipe:
     removed: tuple[str, ...] = ()
     inputs: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Run:
     """A recipe with the settings of one run; the folder of the run is `out`.
 
-    `preset` has the tables of the run's preset.
+    `preset` has the tables of the run's preset. `wanted`: placeholders of files, like
+    {linear@final}; a run with wanted files has only the steps that these files need.
     """
 
     recipe: Recipe
     settings: Settings
     preset: dict[str, Any] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
 
     @property
     def out(self) -> str:
@@ -143,7 +152,10 @@ def read(path: Path) -> Recipe:
     known = {**DEFAULTS, **settings}
     cases = {key: value for key, value in tables.items() if key not in TABLES}
     resources = _section(path, tables, "resources")
-    recipe = Recipe(path, known, files, stages, cases, removed, inputs, resources)
+    declared = {name: tables[name] for name in DECLARED if name in tables}
+    recipe = Recipe(
+        path, known, files, stages, cases, removed, inputs, resources, declared
+    )
     _check(recipe)
     return recipe
 
@@ -206,6 +218,25 @@ def _stage(path: Path, name: str, value: Any) -> Stage:
     )
 
 
+def _with_sections(recipe: Recipe, tables: dict[str, Any]) -> Recipe:
+    """Change the stages, files and inputs of a recipe; an empty line removes a stage."""
+    stages = dict(recipe.stages)
+    lines = _section(recipe.path, tables, "stages")
+    for name, line in lines.items():
+        if isinstance(line, dict) and name in stages:
+            line = {"run": stages[name].line, "rounds": stages[name].rounds, **line}
+        if line == "":
+            stages.pop(name, None)
+        else:
+            stages[name] = _stage(recipe.path, name, line)
+    removed = {*recipe.removed, *recipe.stages, *lines} - stages.keys()
+    files = {**recipe.files, **_paths(recipe.path, tables, "files")}
+    inputs = {**recipe.inputs, **_paths(recipe.path, tables, "inputs")}
+    return replace(
+        recipe, stages=stages, files=files, inputs=inputs, removed=tuple(removed)
+    )
+
+
 def _check(recipe: Recipe) -> None:
     if not recipe.stages:
         raise InputError(f"{recipe.path}: has no [stages]")
@@ -232,12 +263,22 @@ def _check(recipe: Recipe) -> None:
                     f"{recipe.path}: [{name}] has {value}, expected tables "
                     f"[{name}.VALUE]"
                 )
-            where = f"{recipe.path}: [{name}.{value}]"
-            _check_names(recipe, table, where, InputError)
-            _check_values(table, where)
+            _check_case(recipe, name, value)
     for name in recipe.settings:
         if name in {**recipe.files, **recipe.inputs} and name not in recipe.stages:
             raise InputError(f"{recipe.path}: {name} is both a setting and a file")
+
+
+def _check_case(recipe: Recipe, name: str, value: str) -> None:
+    """Check a table [SETTING.VALUE]: settings, and sections like a recipe's."""
+    where = f"{recipe.path}: [{name}.{value}]"
+    own: dict[str, Any] = dict(recipe.cases[name][value])
+    _with_sections(recipe, {name: own.pop(name, {}) for name in SECTIONS})
+    if (base := own.pop("extends", value)) not in recipe.cases[name]:
+        known = ", ".join(recipe.cases[name])
+        raise InputError(f"{where}: extends {base!r}, expected one of {known}")
+    _check_names(recipe, own, where, InputError)
+    _check_values(own, where)
 
 
 def _check_names(
@@ -248,11 +289,19 @@ def _check_names(
     A removed stage may have options too: the options do no harm, and equal words then
     fit this recipe and the recipe it extends.
     """
-    known = {*recipe.settings, *recipe.stages, *recipe.removed}
+    known = {*recipe.settings, *recipe.stages, *recipe.removed, *_more_stages(recipe)}
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
             raise error(f"{where}: {name} is not a setting of this recipe{hint}")
+
+
+def _more_stages(recipe: Recipe) -> set[str]:
+    """Stages that only tables [SETTING.VALUE] have."""
+    tables: list[dict[str, Any]] = [
+        table for cases in recipe.cases.values() for table in cases.values()
+    ]
+    return {name for table in tables for name in table.get("stages", ())}
 
 
 def _check_values(table: Mapping[str, Any], where: str) -> None:
@@ -281,6 +330,25 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
     Each run has a separate folder below `out`. If `out` contains settings, like
     exp/{row}/{seed}, `out` is the folder of the run.
     """
+    swept = listed_values(recipe, given)
+    lists = {key: values for key, values in swept.items() if len(values) > 1}
+    folders = {key: _folders(key, values) for key, values in lists.items()}
+    found: dict[str, Run] = {}
+    for chosen in itertools.product(*swept.values()):
+        by_hand = dict(zip(swept, chosen, strict=True))
+        run = run_of(recipe, by_hand)
+        named = set(NAMED.findall(str(run.settings["out"])))
+        parts = (folders[key][by_hand[key]] for key in lists if key not in named)
+        out = str(Path(filled_out(run), *parts))
+        if out in found:
+            raise UsageError(f"out={run.out}: {out} would be the folder of two runs")
+        run.settings["out"] = out
+        found[out] = run
+    return list(found.values())
+
+
+def listed_values(recipe: Recipe, given: Sequence[str]) -> dict[str, list[str]]:
+    """Values of each setting in KEY=VALUE words; a list has commas between the values."""
     swept: dict[str, list[str]] = {}
     for word in given:
         key, equals, text = word.partition("=")
@@ -293,22 +361,14 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         options = {*recipe.stages, *recipe.removed}
         values = [text] if key in options else _values(text)
         swept.setdefault(key, []).extend(values)
-    lists = {key: values for key, values in swept.items() if len(values) > 1}
-    folders = {key: _folders(key, values) for key, values in lists.items()}
-    found: dict[str, Run] = {}
-    for chosen in itertools.product(*swept.values()):
-        by_hand = dict(zip(swept, chosen, strict=True))
-        settings = resolve(recipe, by_hand)
-        name = str(settings["preset"])
-        run = Run(recipe, settings, presets.tables(name) if name else {})
-        named = set(NAMED.findall(run.out))
-        parts = (folders[key][by_hand[key]] for key in lists if key not in named)
-        out = str(Path(_filled(run), *parts))
-        if out in found:
-            raise UsageError(f"out={run.out}: {out} would be the folder of two runs")
-        run.settings["out"] = out
-        found[out] = run
-    return list(found.values())
+    return swept
+
+
+def run_of(recipe: Recipe, by_hand: Mapping[str, Value]) -> Run:
+    """One run with these settings; the name of the folder, `out`, is not filled yet."""
+    variant, settings = resolve(recipe, by_hand)
+    name = str(settings["preset"])
+    return Run(variant, settings, presets.tables(name) if name else {})
 
 
 def _check_option(recipe: Recipe, key: str, word: str) -> None:
@@ -331,7 +391,7 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def _filled(run: Run) -> str:
+def filled_out(run: Run) -> str:
     """Folder `out` with settings in place of placeholders."""
     for name in NAMED.findall(run.out):
         if name not in run.settings:
@@ -340,10 +400,10 @@ def _filled(run: Run) -> str:
                 f"out={run.out}: {name} is not a setting; the name of a folder may "
                 f"contain settings only{hint}"
             )
-    return NAMED.sub(lambda name: _folder(str(run.settings[name[1]])), run.out)
+    return NAMED.sub(lambda name: folder_name(str(run.settings[name[1]])), run.out)
 
 
-def _folder(value: str) -> str:
+def folder_name(value: str) -> str:
     """Name of a folder for a value."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", value).strip("-.") or "none"
 
@@ -356,7 +416,7 @@ def _folders(key: str, values: Sequence[str]) -> dict[str, str]:
     """Folder for each value of a list: seed0 for a number, else the value."""
     found: dict[str, str] = {}
     for value in values:
-        name = _folder(value)
+        name = folder_name(value)
         if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", name):
             name = f"{key}{name}"
         if name in found.values():
@@ -365,8 +425,8 @@ def _folders(key: str, values: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
-    """Settings of a run: by hand, else from a matching table, else from [settings].
+def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> tuple[Recipe, Settings]:
+    """Recipe and settings of a run: by hand, else from a matching table, else usual.
 
     Tables apply in the order of the recipe, so a table can select a later table.
     """
@@ -380,14 +440,27 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
             raise UsageError(
                 f"{name}={value}: expected one of {', '.join(dict.fromkeys(known))}"
             )
-        for key, chosen in cases.get(value, {}).items():
-            if key not in by_hand:
-                settings[key] = chosen
+        for table in _extended(recipe, name, value):
+            if not table.keys().isdisjoint(SECTIONS):
+                recipe = _with_sections(recipe, table)
+            own = {k: v for k, v in table.items() if k not in (*SECTIONS, "extends")}
+            settings |= {k: v for k, v in own.items() if k not in by_hand}
     texts = {*settings} - {"out", *recipe.stages, *recipe.removed}
-    return {
+    return recipe, {
         k: _composed(k, settings, texts) if k in texts else settings[k]
         for k in settings
     }
+
+
+def _extended(recipe: Recipe, name: str, value: str) -> list[dict[str, Any]]:
+    """Table [SETTING.VALUE] after the tables that it extends."""
+    found: dict[str, dict[str, Any]] = {}
+    while value in recipe.cases[name]:
+        if value in found:
+            raise InputError(f"{recipe.path}: [{name}.{value}] extends itself")
+        found[value] = recipe.cases[name][value]
+        value = found[value].get("extends", "")
+    return [*found.values()][::-1]
 
 
 def _composed(key: str, settings: Settings, texts: set[str]) -> Value:

@@ -87,6 +87,7 @@ def _note(plan: Plan, group: int, listed: Collection[str]) -> None:
         "group": group,
         "records": sorted(listed),
         "presets": {name: content_of(name) for name in _preset_files(plan)},
+        **({"wanted": run.wanted} if run.wanted else {}),
     }
     text = json.dumps(noted, indent=1, ensure_ascii=False, default=str) + "\n"
     write_bytes(Path(noted_in(run, JSON)), text.encode())
@@ -144,7 +145,8 @@ def load(folder: Path) -> tuple[Run, int]:
         )
         settings = {**DEFAULTS, **recipe.settings, "out": str(folder)}
         preset = _of(noted["preset"], str | int | float | list | dict)
-        return Run(recipe, settings, preset), int(noted["group"])
+        wanted = tuple(map(str, noted.get("wanted", ())))
+        return Run(recipe, settings, preset, wanted), int(noted["group"])
     except BROKEN as error:
         raise InputError(
             f"{path}: cannot be read: {error}; plan the run again"

@@ -26,6 +26,8 @@ job() {
     shift 4
     eval "tasks=\\$todo_$number"
     test "$tasks" || return 0
+    test "$count" -gt 0 || skip_numbers
+    after=$others
     for before; do
         eval "after=\\$after\\$after_$before"
     done
@@ -37,21 +39,57 @@ job() {
     eval "after_$number=,$when:$id"
     all=$all,$when:$id
 }
-# begin RUN: look at the files of a run; false if the run has jobs in the queue
+# queued: the jobs of this run in the queue, with the reason why they wait
+queued() {
+    squeue --me -h -o '%F %r|%Z|%j:' 2> /dev/null |
+        grep -F -e "|$here|$run:" -e "|$here|furlkit-next:$run:"
+}
+# is_queued: whether to wait; waiting jobs are cancelled if one of them cannot start
+is_queued() {
+    if queued | grep -q 'launch.failed.requeued.held'; then
+        echo "$run: cancels waiting jobs, because Slurm holds one of them" \\
+            "(launch failed requeued held)" >&2
+        queued | cut -d ' ' -f 1 | sort -u | xargs scancel --state=PENDING
+    fi
+    queued > /dev/null
+}
+# skip_numbers: a slurmctld that crashed gives the numbers of lost jobs again, and a node
+# drains if it gets a number twice (Duplicate jobid); cancelled jobs use such numbers up
+skip_numbers() (
+    last=$(sort -n "$FURLKIT_STARTED" 2> /dev/null | tail -n 1) tasks=0
+    while test "$last"; do
+        id=$(echo '#!/bin/sh' | submit - --parsable --hold \\
+            --job-name=furlkit-number --output=/dev/null)
+        id=${id%%;*}
+        scancel "$id"
+        # A large gap is no crash: Slurm counts from 1 again.
+        if test "$id" -ge "$last" || test $((last - id)) -gt 1000; then
+            break
+        fi
+    done
+)
+# begin RUN JOBS: look at the files of a run; false if the run has jobs in the queue. Every
+# job waits for JOBS, the jobs of other runs.
 begin() {
-    run=$1 count=0 all=''
-    queued="|$(pwd -P)|$run:"
-    if test -z "${only-}" &&
-        squeue --me -h -o '|%Z|%j' 2> /dev/null | grep -qF "$queued"; then
+    run=$1 others=${2-} count=0 all='' here=$(pwd -P)
+    if test -z "${only-}" && is_queued; then
         echo "$run: has jobs in the queue; wait for them, or cancel them" >&2
         code=75
         return 1
     fi
     mkdir -p "$run/plan/log" || exit
     logs=$(printf '%s' "$run/plan/log" | sed 's/%/%%/g')
+    export FURLKIT_STARTED="$run/plan/log/started.txt"
     left=$("$furlkit" status --left "$run") || exit
     eval "$left"
 }
+"""
+_END = """\
+# After a crash of slurmctld, nodes may need the administrator.
+sinfo -h -R -o '%N|%E' 2> /dev/null | sed -n 's/^\\(.*\\)|Duplicate jobid.*/\\1: drained '\\
+'after a crash of Slurm; an administrator must call: '\\
+'scontrol update nodename=\\1 state=resume/p' >&2
+exit "$code"
 """
 _WINDOWS = """\
 # sh FILE RUN WINDOW: submit from a window of a run on; the last job of a window does so
@@ -131,14 +169,42 @@ def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Li
     yield _JOB
     if window:
         yield _WINDOWS
-    for plan in plans:
+    needed = _needed_runs(plans)
+    if window and needed:
+        raise UsageError(
+            "--rounds-at-once: does not apply to runs that read files of other runs"
+        )
+    for number, plan in enumerate(plans):
         folder = joined([run_folder(plan)])
         wanted = f"wanted {folder} && " if window else ""
+        if number in needed:
+            # Without the jobs of the other runs, no job can be submitted.
+            wanted = 'test "$code" -eq 0 && '
+            folder += f' "{"".join(f"$all_{k}" for k in needed[number])}"'
         yield f"\nif {wanted}begin {folder}; then"
         yield f"planned {joined(records_of(plan))}"
         yield from _run(plan, site, window)
+        if any(number in runs for runs in needed.values()):
+            yield f"all_{number}=$all"
         yield 'echo "$run: $count jobs submitted"\nfi'
-    yield 'exit "$code"'
+    yield _END.rstrip()
+
+
+def _needed_runs(plans: Sequence[Plan]) -> dict[int, list[int]]:
+    """By number of a plan, the numbers of the other plans that write its inputs."""
+    makers = {
+        path: number
+        for number, plan in enumerate(plans)
+        for step in plan.steps
+        for path in step.outputs
+    }
+    found = {}
+    for number, plan in enumerate(plans):
+        reads = {path for step in plan.steps for path in step.after}
+        others = {makers[path] for path in reads & makers.keys()} - {number}
+        if others:
+            found[number] = sorted(others)
+    return found
 
 
 def _submit(plans: Sequence[Plan], site: Site) -> Lines:
@@ -178,7 +244,9 @@ def _options(found: Resources) -> Lines:
 def _script(found: Resources, more: str) -> Lines:
     """Yield the shell function that prints the first lines of every job script."""
     launch = f"{found.launch} " if found.launch else ""
-    lines = ["#!/bin/sh", *found.setup]
+    # Numbers of started tasks, for skip_numbers.
+    note = 'echo "$SLURM_JOB_ID" >> "$FURLKIT_STARTED"'
+    lines = ["#!/bin/sh", *found.setup, note]
     if found.wait_for_files:
         lines.append(f"export FURLKIT_WAIT_FOR_FILES={found.wait_for_files}")
     text = _RUN % {"launch": launch, "restarts": found.restarts}

@@ -36,6 +36,7 @@ from furlkit.recipes.read import (
     PASSED,
     PLACES,
     ROUND,
+    Recipe,
     Run,
     Stage,
     Value,
@@ -221,7 +222,7 @@ def _fill(run: Run, word: str) -> list[Word]:
     end = 0
     for match in PLACEHOLDER.finditer(word):
         parts.append(word[end : match.start()])
-        ref = _ref(match)
+        ref = ref_of(match)
         setting = ref.name in run.values and ref == Ref(ref.name)
         parts.append(_text_of(run.values[ref.name]) if setting else ref)
         end = match.end()
@@ -229,9 +230,9 @@ def _fill(run: Run, word: str) -> list[Word]:
     return [_joined(parts)]
 
 
-def _ref(match: re.Match) -> Ref:
+def ref_of(match: re.Match) -> Ref:
     others = (PLACEHOLDER.fullmatch(f"{{{text}}}") for text in match[4].split("|")[1:])
-    found = tuple(_ref(other) for other in others if other)
+    found = tuple(ref_of(other) for other in others if other)
     return Ref(match[1], match[2] or "", match[3] == "*", found)
 
 
@@ -428,17 +429,19 @@ def _named(stage: Stage) -> set[str]:
     return {match[1] for word in after if (match := PLACEHOLDER.fullmatch(word))}
 
 
-def check_used(run: Run) -> None:
-    """Raise InputError for an unused setting or file of a recipe."""
-    recipe = run.recipe
-    lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
+def check_used(run: Run, recipe: Recipe) -> None:
+    """Raise InputError for a setting or file of a recipe that no run uses."""
+    stages = [*recipe.stages.values(), *run.recipe.stages.values()]
+    lines = [stage.line + stage.rounds for stage in stages]
     # Tables [SETTING.VALUE] of other runs may use a setting too.
     cases = (table for tables in recipe.cases.values() for table in tables.values())
-    every = [recipe.settings, run.settings, *cases]
+    every = [recipe.settings, run.settings, recipe.declared, *cases]
     more = [str(value) for each in every for value in each.values()]
     paths = {**recipe.files, **recipe.inputs}
     text = " ".join([*lines, *more, *recipe.files.values(), *recipe.inputs.values()])
-    refs = (ref for found in PLACEHOLDER.finditer(text) for ref in _ref(found).choices)
+    refs = (
+        ref for found in PLACEHOLDER.finditer(text) for ref in ref_of(found).choices
+    )
     used = {ref.name for ref in refs}
     used |= {f"{phase}_rounds" for phase in run.phases}
     if recipe.removed:

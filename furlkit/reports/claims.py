@@ -28,13 +28,18 @@ class Claim(NamedTuple):
 
 
 NEEDED = ("claim", "higher", "lower")
+RECIPE = ("extends", "stages")  # Every recipe has one of these entries.
 
 
 def read_claims(path: Path, labels: Collection[str]) -> list[Claim]:
-    """Claims of the [[claims]] tables of a file; `labels`: labels of the series."""
+    """Claims of the [[claims]] tables of a file; `labels`: labels of the series.
+
+    The file may be a recipe.
+    """
     tables = read_toml(path)
     found = tables.get("claims")
-    if tables.keys() != {"claims"} or not isinstance(found, list) or not found:
+    alone = tables.keys() == {"claims"} or not tables.keys().isdisjoint(RECIPE)
+    if not alone or not isinstance(found, list) or not found:
         names = ", ".join(map(short, tables)) or "nothing"
         raise InputError(
             f"{path}: has {names}; expected one [[claims]] table for each claim"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
+from furlkit.files.container.atomic import write_bytes
 from furlkit.reports.claims import Claim, read_claims, verdict
 from furlkit.reports.differences import CONFIDENCE, Difference, percent
 from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
@@ -13,6 +14,8 @@ from furlkit.reports.text import counted, plain
 
 Row = dict[str, Any]
 Table = list[tuple[str, ...]]
+Rendered = Callable[[str], str]  # From a format to the table.
+FORMS = {".txt": "text", ".csv": "csv", ".md": "markdown", ".tex": "latex"}
 # Fields of a difference in CSV files.
 DIFFERENCE = (
     *("estimate", "low", "high", "paired_by", "interval", "level", "includes_zero"),
@@ -29,11 +32,20 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     labels = [label for label, _ in values["series"]]
     _check(values, labels)
-    return _claims(values, labels) if values["claims"] else _scores(values, labels)
+    table, data = (
+        _claims(values, labels) if values["claims"] else _scores(values, labels)
+    )
+    if values["output"]:
+        form = FORMS[values["output"].suffix]
+        write_bytes(values["output"], f"{table(form)}\n".encode())
+    title = f"\n{plain(values['title'])}:\n" if values["title"] else ""
+    return title + table(values["format"]), data
 
 
 def _check(values: dict[str, Any], labels: list[str]) -> None:
     check_format(values["format"])
+    if (output := values["output"]) and output.suffix not in FORMS:
+        raise UsageError(f"-o {output}: expected a name ending in {', '.join(FORMS)}")
     check_labels(labels)
     check_lowest(values["lowest"], labels)
     for name in ("reference", "published"):
@@ -83,16 +95,31 @@ def _rendered(table: Table, form: str, right: str) -> str:
 # --- scores ---------------------------------------------------------------------------
 
 
-def _scores(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, Any]]:
-    value, reference, form = values["value"], values["reference"], values["format"]
+def _scores(
+    values: dict[str, Any], labels: list[str]
+) -> tuple[Rendered, dict[str, Any]]:
+    value, reference = values["value"], values["reference"]
     published = dict(_published(values["published"], labels))
     found = _read(values)
     rows = [
         {**each.to_json(), "published": published.get(each.label)} for each in found
     ]
     data = {"value": value, "reference": reference, "rows": rows}
-    if form == "csv":
-        return render(_numbers(rows, value), "csv"), data
+
+    def table(form: str) -> str:
+        if form == "csv":
+            return render(_numbers(rows, value), "csv")
+        cells = _score_cells(values, found, rows, form != "text")
+        return _rendered(cells, form, ".rrrrrrrr.")
+
+    return table, data
+
+
+def _score_cells(
+    values: dict[str, Any], found: list[Results], rows: list[Row], paper: bool
+) -> Table:
+    """Cells of the table of scores, with a heading."""
+    value, reference = values["value"], values["reference"]
     against = f"against {plain(reference or '')}, {_interval_name(values)}"
     unit = plain(f"{value}, %" if Value(value).scale == 100 else value)
     own = ("", "n", unit, "std", "probe std", "probe se", "published")
@@ -100,8 +127,8 @@ def _scores(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
     for each, row in zip(found, rows, strict=True):
         *difference, note = _difference_cells(each.difference, value)
         notes = "; ".join(filter(None, (_stale(each), note)))
-        table.append((*_own_cells(row, value, form != "text"), *difference, notes))
-    return _rendered(table, form, ".rrrrrrrr."), data
+        table.append((*_own_cells(row, value, paper), *difference, notes))
+    return table
 
 
 def _stale(results: Results) -> str:
@@ -151,12 +178,24 @@ def _own_cells(row: Row, value: str, paper: bool) -> tuple[str, ...]:
 # --- claims ---------------------------------------------------------------------------
 
 
-def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, Any]]:
+def _claims(
+    values: dict[str, Any], labels: list[str]
+) -> tuple[Rendered, dict[str, Any]]:
     claims = read_claims(values["claims"], labels)
     judged = [_judged(claim, values) for claim in claims]
-    data = {"claims": [row for row, _ in judged]}
-    if values["format"] == "csv":
-        return render(_claim_numbers(data["claims"]), "csv"), data
+    rows = [row for row, _ in judged]
+    cells = _claim_cells(values, judged)
+
+    def table(form: str) -> str:
+        if form == "csv":
+            return render(_claim_numbers(rows), "csv")
+        return _rendered(cells, form, "..rrrr..")
+
+    return table, {"claims": rows}
+
+
+def _claim_cells(values: dict[str, Any], judged: list[tuple[Row, Difference]]) -> Table:
+    """Cells of the table of claims, with a heading."""
     ours = (f"ours, {_interval_name(values)}", "n", "probes alone")
     table: Table = [("claim", "score", "paper", *ours, "verdict", "note")]
     for row, difference in judged:
@@ -166,7 +205,7 @@ def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
         note = "; ".join(filter(None, (row.get("stale"), note)))
         first = plain(row["claim"]), plain(score), paper, effect, str(difference.n)
         table.append((*first, alone, row["verdict"], note))
-    return _rendered(table, values["format"], "..rrrr.."), data
+    return table
 
 
 def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:

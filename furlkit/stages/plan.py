@@ -23,6 +23,7 @@ from furlkit.recipes.hq import as_hq
 from furlkit.recipes.read import Recipe, read, runs
 from furlkit.recipes.resources import Site
 from furlkit.recipes.slurm import as_slurm
+from furlkit.recipes.tables import chosen_tables, plan_tables
 from furlkit.recipes.template import check_used
 from furlkit.reports.text import counted
 
@@ -58,10 +59,10 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     options = fill(Options, values)
     recipe = read(options.recipe)
     with _no_search_for_garbage():
-        plans = [expand(one, options.group) for one in runs(recipe, options.given)]
+        plans = _plans(recipe, options)
         text = "\n".join(_lines(options, recipe, plans))
     for plan in plans:
-        _check(plan, options, check)
+        _check(plan, recipe, options, check)
     steps = sum(len(plan.steps) for plan in plans)
     folders = [plan.run.out for plan in plans]
     data = {"runs": folders, "steps": steps}
@@ -73,6 +74,13 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     counts = f"{counted(steps, 'step')} of {counted(len(plans), 'run')}"
     line = f"{options.output}: {counts}"
     return f"{line} in {', '.join(folders)}", data
+
+
+def _plans(recipe: Recipe, options: Options) -> list[Plan]:
+    """Plans of the tables in table=NAME words, or of the runs of the recipe."""
+    if chosen_tables(recipe, options.given):
+        return plan_tables(recipe, options.given, options.group)
+    return [expand(one, options.group) for one in runs(recipe, options.given)]
 
 
 def _lines(options: Options, recipe: Recipe, plans: list[Plan]) -> Iterator[str]:
@@ -134,9 +142,9 @@ def _check_output(options: Options, plans: list[Plan], text: str) -> None:
         )
 
 
-def _check(plan: Plan, options: Options, check: Check) -> None:
+def _check(plan: Plan, recipe: Recipe, options: Options, check: Check) -> None:
     """Check a command of each stage and choice of options, and unused settings."""
-    check_used(plan.run)
+    check_used(plan.run, recipe)
     places.check_names(plan)
     if not options.allow_outside:
         places.check_places(plan, options.given)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.conftest import EXAMPLES, blocks, needs_make, of
+from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 
 SYSTEMS = ("demo", "fedsimclr", "fedae", "fedpr", "fedavg")
 PAGES = ("README.md", *(f"{name}/README.md" for name in SYSTEMS[1:]))
@@ -24,6 +24,54 @@ def test_every_system_is_planned(plan, name, scale):
     # The untrained network is scored wherever the trained one is.
     for stage in ("knn", "linear"):
         assert {0, max(rounds)} <= {step["round"] for step in of(steps, stage)}
+
+
+MEANS = (  # The recipe, its mean, and the stage whose uploads the server averages.
+    *(
+        (f"{name}/recipe.toml", "average", "train")
+        for name in (*SYSTEMS, "fedca", "fcl")
+    ),
+    *((f"{name}/recipe.toml", "average", "train") for name in ("fedstyle", "fedusc")),
+    ("fedusc/recipe.toml", "gather", "learn"),
+    ("fedusc/joint.toml", "average", "learn"),
+    ("fedusc/tables.toml", "average", "train"),
+    ("fedusc/tables.toml row=pretext", "gather", "learn"),
+    ("flesd/tables.toml row=fedavg", "average", "train"),
+)
+
+
+@pytest.mark.parametrize(("words", "mean", "train"), MEANS)
+def test_every_mean_has_the_model_from_which_its_clients_started(
+    plan, words, mean, train
+):
+    """Otherwise aggregate cannot compare the directions of updates."""
+    recipe, *row = words.split()
+    steps = plan(EXAMPLES / recipe, *row, "rounds=12")
+    assert len(of(steps, mean)) >= 12
+    for step in of(steps, mean):
+        (parent,) = values(step["command"], "--parent")
+        trained = [s for s in of(steps, train) if s["round"] == step["round"]]
+        assert trained and all(parent in each["reads"] for each in trained)
+
+
+def test_a_planned_round_names_the_client_that_sends_its_update_backwards(
+    plan, run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    recipe = EXAMPLES / "fedsimclr" / "recipe.toml"
+    tiny = ("init=--width 0.02 --projector 8,4", "train=--epochs 3 --batch-size 32")
+    steps = plan(recipe, *tiny, "clients=4", "rounds=1", "score=")
+    for step in (s for s in steps if s["stage"] in ("partition", "init", "train")):
+        assert run(*step["command"], "-q").code == 0
+    (average,), upload = of(steps, "average"), Path("exp/r001/client_2.safetensors")
+    assert run(*average["command"], "-q", "-o", "honest").err == ""
+    parent = Path("exp/r000/global.safetensors")
+    flip = ("attack", upload, "--kind", "flip", "--parent", parent)
+    assert run(*flip, "-o", "flipped").code == 0
+    Path("flipped").replace(upload)
+    done = run(*average["command"], "-q")
+    assert done.code == 0 and "degrees away from the others" in done.err
+    assert f"warning: {upload}: the update of client 2" in done.err
 
 
 def test_an_unknown_scale_is_refused(refused, tmp_path):

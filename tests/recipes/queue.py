@@ -77,7 +77,9 @@ class Queue:
         return [self.options(job)["job-name"] for job in self._jobs()]
 
     def _jobs(self) -> list[int]:
-        return list(range(1, int((self.folder / "last").read_text()) + 1))
+        """The jobs that may start: held jobs only use numbers up."""
+        numbers = range(1, int((self.folder / "last").read_text()) + 1)
+        return [job for job in numbers if "hold" not in self.options(job)]
 
     def drain(self) -> list[Task]:
         """Run all jobs, and those that they submit; return the tasks that have ended."""

@@ -117,8 +117,8 @@ def test_a_failure_stops_the_jobs_that_need_it_and_a_second_call_submits_the_res
     assert log[-2] == "error: told to end with 65"
     assert log[-1].startswith("exit code 65: jobs that need this one are cancelled")
     assert submit(queue) == "exp: 6 jobs submitted\n"
-    assert queue.options(10)["array"] == "1"
-    assert "dependency" not in queue.options(10)
+    assert "hold" in queue.options(10) and queue.options(11)["array"] == "1"
+    assert "dependency" not in queue.options(11)
     assert {task.state for task in queue.drain()} == {COMPLETED}
     assert outputs() == plain
 
@@ -239,12 +239,59 @@ def test_files_that_nobody_needs_are_removed(runner, quick):
 def test_a_run_with_jobs_in_the_queue_is_not_submitted_twice(runner, quick):
     runner.plan("seed=0,1", "rounds=1", form="slurm")
     here = Path.cwd().resolve()
-    (quick.folder / "queued").write_text(f"|{here}|exp/seed0:train-r001\n")
+    (quick.folder / "queued").write_text(f"7 None|{here}|exp/seed0:train-r001:\n")
     done = quick.submit()
     assert done.returncode == 75 and "exp/seed0: has jobs in the queue" in done.stderr
     assert done.stdout == "exp/seed1: 6 jobs submitted\n"
-    (quick.folder / "queued").write_text(f"|{here}|exp/seed0/2:train-r001\n")
+    (quick.folder / "queued").write_text(f"7 None|{here}|exp/seed0/2:train-r001:\n")
     assert quick.submit().returncode == 0
+
+
+def test_numbers_that_slurm_gives_again_are_skipped(runner, quick):
+    """After a crash slurmctld may count from an earlier number."""
+    runner.plan("rounds=1", form="slurm")
+    end_with(65, 1)
+    submit(quick)
+    quick.drain()
+    assert Path("exp/plan/log/started.txt").read_text() == "1\n2\n3\n4\n4\n"
+    (quick.folder / "last").write_text("1\n")
+    quick.states.clear()
+    assert submit(quick) == "exp: 3 jobs submitted\n"
+    assert (quick.folder / "cancelled").read_text() == "2\n3\n4\n"
+    assert quick.names() == [
+        "exp:partition", "exp:train-r001", "exp:average-r001", "exp:knn-r001"
+    ]  # fmt: skip
+    # A cluster that counts from 1 again is no crash.
+    Path("exp/plan/log/started.txt").write_text("70000\n")
+    (quick.folder / "cancelled").write_text("")
+    submit(quick)
+    assert (quick.folder / "cancelled").read_text() == "8\n"
+
+
+def test_jobs_that_slurm_holds_after_a_crash_are_cancelled(runner, quick):
+    runner.plan("rounds=1", form="slurm")
+    here, queued = Path.cwd().resolve(), quick.folder / "queued"
+    queued.write_text(
+        f"7 launch failed requeued held|{here}|exp:train-r001:\n"
+        f"8 Dependency|{here}|exp:average-r001:\n"
+        f"9 Dependency|{here}|furlkit-next:exp:\n"
+        f"9 launch failed requeued held|{here}|other:train-r001:\n"
+    )
+    scancel = quick.folder / "bin" / "scancel"
+    scancel.write_text(f'{scancel.read_text()}shift\necho "$@" > $QUEUE/queued\n')
+    done = quick.submit()
+    assert done.returncode == 0 and "exp: cancels waiting jobs" in done.stderr
+    assert done.stdout == "exp: 6 jobs submitted\n"
+    assert queued.read_text() == "7 8 9\n"
+
+
+def test_drained_nodes_are_named_with_the_command_of_the_administrator(runner, quick):
+    sinfo = quick.folder / "bin" / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'n[1-2]|Duplicate jobid'; echo 'n3|broken'\n")
+    sinfo.chmod(0o755)
+    runner.plan("rounds=1", form="slurm")
+    (line,) = quick.submit().stderr.splitlines()
+    assert line.endswith("scontrol update nodename=n[1-2] state=resume")
 
 
 def test_an_older_script_is_refused(runner, quick):

@@ -183,6 +183,60 @@ def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
     assert outputs("exp/slurm") == outputs("exp/make")
 
 
+@pytest.mark.parametrize("seconds", [0, 0.5, 1, 2, 3])
+def test_a_run_completes_after_a_crash_that_loses_jobs(
+    cluster, plan, run, monkeypatch, seconds
+):
+    """slurmctld saves its queue every five seconds, so it forgets the jobs or starts."""
+    Path("recipe.toml").write_text(RUN)
+    words = ("rounds=1", "clients=2", "train=--epochs 5 --batch-size 16")
+    plan("slurm", "run.sh", *words, "out=exp/slurm")
+    # Processes of this furlkit are part of the job, so that Slurm can end them.
+    program = [sys.executable, "-m", "furlkit"]
+    real = executable(Path("furlkit").absolute(), program)
+    with monkeypatch.context() as patch:
+        patch.setitem(cluster.environment, "FURLKIT", real)
+        cluster.call("sh", "run.sh")
+        time.sleep(seconds)
+        before = len(cluster.queue())
+        cluster.kill_controller()
+        cluster.restart_controller()
+        lost = before - len(cluster.queue())
+        calls = repair(cluster, "run.sh")
+    assert is_done(run, "exp/slurm") and cluster.is_idle()
+    plan("make", "rules", *words, "out=exp/make")
+    make(cluster, "rules")
+    assert outputs("exp/slurm") == outputs("exp/make")
+    print(f"crash after {seconds} s, {lost} tasks lost: {calls}")
+
+
+def repair(cluster, script: str) -> list[str]:
+    """Follow examples/cluster/README.md: call the script until nothing is left to submit.
+
+    The commands that the script prints for the administrator are carried out.
+    """
+    calls: list[str] = []
+    for _ in range(10):
+        done = cluster.run("sh", script)
+        assert done.returncode in (0, 75), done.stderr
+        for command in re.findall(r"scontrol update .*", done.stderr):
+            cluster.call(*command.split())
+            calls.append(command)
+        calls.append((done.stdout or done.stderr).splitlines()[0])
+        if " 0 jobs submitted" in done.stdout:
+            return calls
+        cluster.wait(lambda: not cluster.queue() or is_stuck(cluster))
+    raise AssertionError((calls, cluster.queue(), cluster.log()))
+
+
+def is_stuck(cluster) -> bool:
+    """Whether Slurm holds a job or has drained the node, and no job runs."""
+    lines = cluster.queue("%T %r") or []
+    drained = "drain" in cluster.run("sinfo", "-h", "-o", "%t").stdout
+    held = any("held" in line for line in lines)
+    return (drained or held) and not any("RUNNING" in line for line in lines)
+
+
 def test_60_clients_two_at_once(cluster, plan, submit, run):
     Path("recipe.toml").write_text(RUN)
     Path("site.toml").write_text("[resources.train]\nat_once = 2\n")

@@ -15,6 +15,10 @@ from furlkit.stages.aggregate.clients import Client
 from furlkit.weights import is_batchnorm_statistic
 
 ADVICE = "the upload counts; see --report, or use --rule median"
+NO_PARENT = (
+    "the directions of the updates are not compared; for that, give --parent, the "
+    "global model from which the clients started"
+)
 
 
 def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
@@ -26,6 +30,9 @@ def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
     found = sketched(sketches, sketch, examples)
     if found is None:
         return
+    if parent is None:
+        # No warning: nothing is suspicious. Silence would look like a passed check.
+        console.info(NO_PARENT)
     place = "the middle of the uploads" if sketch is None else "the global model"
     _name(clients, found.far, found.ratios, f"times as far from {place} as most")
     _name(clients, found.against, found.angles, "degrees away from the others")

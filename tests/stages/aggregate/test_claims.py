@@ -16,11 +16,11 @@ WEIGHT, VARIANCE = "encoder.conv1.weight", "encoder.bn1.running_var"
 
 @pytest.fixture
 def mean(world, run):
-    """The outcome of aggregate, and the result."""
+    """The outcome of aggregate without its plain lines, and the result."""
 
     def call(*more, files=world.clients):
         output = world.folder / "g1"
-        done = run("aggregate", *files, *more, "--force", "-o", output)
+        done = run("aggregate", *files, *more, "--force", "-q", "-o", output)
         assert done.code == 0, done.err
         return done, read_checkpoint(output)
 

@@ -33,7 +33,10 @@ def test_an_update_far_from_the_others_is_named(world, hostile, run, known):
 
 @pytest.mark.parametrize("client", [0, 1, 2])
 def test_an_update_that_is_sent_backwards_is_named(world, run, tmp_path, client):
-    """One of three clients; without the global model there are no directions."""
+    """One of three clients; without the global model there are no directions.
+
+    A line says so, but no warning: it is silent with -q, and passes with --strict.
+    """
     path, output = world.clients[client], tmp_path / "flipped"
     given = (path, "--kind", "flip", "--parent", world.model)
     assert furlkit("attack", *given, "-o", output) == 0
@@ -42,7 +45,9 @@ def test_an_update_that_is_sent_backwards_is_named(world, run, tmp_path, client)
     (line,) = done.err.splitlines()
     assert done.code == 0 and "degrees away from the others" in line
     assert f"{path}: the update of client {client} is about" in line
-    assert run(*mean(world, "--force")).err == ""
+    (line,) = run(*mean(world, "--force", "--strict")).err.splitlines()
+    assert "directions" in line and "--parent" in line
+    assert run(*mean(world, "--force", "-q")).err == ""
 
 
 def test_with_strict_no_result_is_written(world, hostile, run):
@@ -54,7 +59,7 @@ def test_with_strict_no_result_is_written(world, hostile, run):
 @pytest.mark.parametrize("more", [(), ("--parent",)])
 def test_honest_rounds_and_two_clients_give_no_warning(world, hostile, run, more):
     given = ("--parent", world.model) if more else ()
-    assert run(*mean(world, *given)).err == ""
+    assert run(*mean(world, *given, "-q")).err == ""
     shutil.copy(hostile, world.clients[1])
     two = ("aggregate", *world.clients[:2], *given, "-o", world.folder / "two")
     assert run(*two).err == ""
@@ -74,7 +79,7 @@ def test_a_quorum_makes_missing_clients_no_warning(world, run):
     done = run("aggregate", *given, "-o", world.folder / "some", "--at-least", 2)
     assert done.code == 0 and "have no upload here: 1\n" in done.err
     assert "warning" not in done.err
-    every = ("aggregate", *world.clients, "--partition", world.partition)
+    every = ("aggregate", *world.clients, "-q", "--partition", world.partition)
     assert run(*every, "-o", world.folder / "all", "--strict").err == ""
 
 
