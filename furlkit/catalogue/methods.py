@@ -632,6 +632,9 @@ RULES = named(
             _MAX_SHARE._replace(
                 help="Largest share of a client in --dictionary-size, of 1; the client's "
                      "last rows are cut off."),
+            Option("distinct", Number(above=0, high=1), usual="keep all rows",
+                   help="Largest cosine between two rows of a client, like 0.99; a row "
+                        "nearer to an earlier row of the client is dropped."),
             Option("for", Text("CLIENT"),
                    help="Receiver of the dictionary; leave out the rows of this client "
                         "(FCL).",

@@ -118,6 +118,19 @@ def test_rows_that_an_attack_has_planted_are_named(
     assert ("client 1 repeat" in said and str(files[1]) in said) is named
 
 
+def test_rows_with_a_little_noise_are_a_single_row(shared, combine, tmp_path):
+    """The noise hides the repetition from the warning, and not from --distinct."""
+    rows = directions(1, 40)
+    rows[10:] = rows[10]
+    rows = unit_rows(rows + 0.01 * directions(9, 40))
+    files = [shared(k, directions(k, 40)) for k in (0, 2)] + [shared(1, rows)]
+    assert combine("dictionary", *files) == ""
+    said = combine("dictionary", *files, "--distinct", 0.999)
+    assert "--distinct 0.999: dropped 29 of 40 rows of client 1\n" in said
+    assert read_features(tmp_path / "out").facts.owners == [[0, 40], [1, 11], [2, 40]]
+    assert Container(tmp_path / "out").header.options["distinct"] == 0.999
+
+
 def test_repeated_rows_by_hand():
     rows = np.array([[1, 0], [2, 0], [0, 1], [-0.0, 1], [1, 1], [1, 1 + 1e-6]], "f4")
     assert repeated(rows) == 3
