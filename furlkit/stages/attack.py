@@ -66,7 +66,8 @@ class Options:
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Read the upload, change the tensors, and write the tensors with a new header."""
     options = fill(Options, values)
-    check_output(options.output, [options.upload, options.parent, options.of])
+    read = [options.upload, *options.known, options.parent, options.of]
+    check_output(options.output, [*read, options.partition])
     opened = Container(options.upload)
     client = opened.header.facts.get("client")
     if not is_client(client):
