@@ -35,7 +35,6 @@ from furlkit.aggregators.distances import (
     distances_from,
     distances_from_median,
     squared_distance_rows,
-    squared_distances,
 )
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.groups import (
@@ -121,7 +120,7 @@ def _cosines(squares: np.ndarray, G: np.ndarray) -> np.ndarray:
     """Cosines between updates, (m, m); empty for more than MOST updates."""
     if len(squares) > MOST:
         return np.empty((0, 0))
-    between = squared_distances(G)
+    between = np.concatenate([rows for _, rows in squared_distance_rows(G)])
     products = (squares[:, None] + squares[None] - between) / 2
     lengths = np.sqrt(squares[:, None] * squares[None])
     return np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)

@@ -54,14 +54,7 @@ from furlkit.catalogue.entries import (
     writes_file,
 )
 from furlkit.catalogue.exchanges import EXCHANGES, PERSONAL, SHARE_ROWS
-from furlkit.catalogue.families import (
-    ENCODER,
-    OBJECTIVE,
-    RULE,
-    SCHEME,
-    TEACHER,
-    UPDATE,
-)
+from furlkit.catalogue.families import OBJECTIVE
 from furlkit.catalogue.installed import (
     add_plugins,
     datasets,
@@ -78,7 +71,6 @@ from furlkit.catalogue.installed import (
 )
 from furlkit.catalogue.methods import (
     ATTACKS,
-    ENCODERS,
     HEADS,
     OBJECTIVES,
     RULES,
@@ -87,7 +79,7 @@ from furlkit.catalogue.methods import (
     UPDATES,
 )
 from furlkit.catalogue.protocols import PROTOCOLS
-from furlkit.catalogue.registry import COMMANDS
+from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import direction_of, kinds_of, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
