@@ -128,3 +128,42 @@ def test_the_page_names_every_attack_and_row():
     text = (HOSTILE / "README.md").read_text()
     for name in (*ATTACKS, *ROWS):
         assert re.search(rf"^\| `{name}` \|", text, re.M), name
+
+
+def tables_of_results() -> list[list[list[str]]]:
+    """Cells of the tables with the column `worst attack`, without the headings."""
+    text = (HOSTILE / "RESULTS.md").read_text()
+    found = re.findall(
+        r"^\| rule .*worst attack \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.M
+    )
+    return [
+        [
+            [cell.strip(" `") for cell in line.split("|")[1:-1]]
+            for line in table.split("\n")
+            if line
+        ]
+        for table in found
+    ]
+
+
+def test_the_results_agree_with_the_advice():
+    """Worst losses are computed again, and the advised rule has the smallest loss."""
+    tables = tables_of_results()
+    assert len(tables) == 2
+    for table in tables:
+        assert [cells[0] for cells in table] == list(ROWS)
+        honest, losses = float(table[0][1]), {}
+        for row, _, *attacked, worst in table:
+            losses[row] = min(map(float, attacked)) - honest
+            assert float(worst) == pytest.approx(losses[row], abs=0.05)
+        assert max(losses, key=losses.__getitem__) == "clip"
+    text = (HOSTILE / "RESULTS.md").read_text()
+    assert (
+        f"loses least in the worst case of the table below, {-losses_of('clip'):.1f}"
+        in text
+    )
+
+
+def losses_of(row: str) -> float:
+    """Worst loss of a rule with three hostile clients, as the table has it."""
+    return next(float(cells[-1]) for cells in tables_of_results()[0] if cells[0] == row)
