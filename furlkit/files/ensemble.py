@@ -26,8 +26,8 @@ RECREATE = "re-create it with aggregate --rule ensemble"
 class EnsembleFacts:
     """Clients, images and round of an ensemble; `temperature` is tau_T.
 
-    `layer`: output of the clients' models, h or z. `trim`: share of the clients cut off
-    at either end of every similarity; None for the mean.
+    `layer`: output of the clients' models, h or z. `run`: name of the run. `trim`: share
+    of the clients cut off at either end of every similarity; None for the mean.
     """
 
     form: str
@@ -38,6 +38,7 @@ class EnsembleFacts:
     part: str
     examples: int
     layer: str = "z"
+    run: str | None = None
     trim: float | None = None
 
 

@@ -153,5 +153,5 @@ def test_help_lists_every_target():
     listed = re.findall(r"^make (\S+)  +\S", done.stdout, re.MULTILINE)
     assert listed == [
         *("help", "demo", "methods", "test", "test-slow", "test-gpu", "test-slurm"),
-        *("lint", "bench", "clean"),
+        *("test-flower", "lint", "bench", "clean"),
     ]
