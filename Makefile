@@ -8,12 +8,13 @@ bin := $(VENV)/bin
 code := furlkit tests examples/one_page.py examples/flower
 
 .DEFAULT_GOAL := help
-.PHONY: help demo methods test test-slow test-gpu test-slurm test-flower lint bench clean
+.PHONY: help demo methods test test-slow test-gpu test-browser test-slurm test-flower
+.PHONY: lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s  %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s  %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.demo ## train five clients on digits; scores and plots in exp/demo
 	@$(MAKE) --no-print-directory -s -j$(JOBS) -f examples/demo/Makefile \
@@ -30,6 +31,9 @@ test-slow: $(VENV)/.test ## run the slow tests
 
 test-gpu: $(VENV)/.test ## run the tests that need a CUDA GPU
 	$(bin)/python -m pytest -m slow tests/gpu -rs
+
+test-browser: $(VENV)/.test ## open the page of report in headless Chromium
+	$(bin)/python -m pytest -m slow tests/browser -rs
 
 test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; root only
 	@command -v slurmctld slurmd munged > /dev/null || test "$$(id -u)" -ne 0 || \

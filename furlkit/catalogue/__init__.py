@@ -71,7 +71,7 @@ from furlkit.catalogue.installed import (
 from furlkit.catalogue.methods import HEADS, OBJECTIVES, RULES, TEACHERS, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
-from furlkit.catalogue.roles import direction_of, kinds_of, taker_of
+from furlkit.catalogue.roles import direction_of, kinds_of, received_paths, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES

@@ -11,7 +11,7 @@ from furlkit.catalogue.entries import (
     group,
 )
 from furlkit.catalogue.families import RULE
-from furlkit.catalogue.groups import GENERAL, IN_OUT, output
+from furlkit.catalogue.groups import GENERAL, IN_OUT, SIGNERS, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -30,6 +30,12 @@ COMMAND = command("aggregate",
     without a warning; clients of the last earlier round without an upload in this round
     are listed. Hidden names are skipped. Once the output exists, the round is closed, and
     later uploads are ignored.
+
+    Everybody who can write into an inbox can upload in any name. --signers accepts an
+    upload only with a signature of the client that the header names; the signature covers
+    the run, the round and every byte. --members, and --weights FILE, accept the listed
+    names without a signature, for folders of trusted writers. --at-least and --expect
+    count members only. weight= in the members file replaces --weights for models.
 
     The header of an upload is a claim of the client. The hash in the header must match
     the bytes, unless --trust-headers. --max-upload limits the size of rows and
@@ -87,6 +93,8 @@ COMMAND = command("aggregate",
           -o exp/r001/probabilities.safetensors
       furlkit aggregate inbox --parent global_0.safetensors --at-least 3 --wait 30m \\
           -o global_1.safetensors
+      furlkit aggregate inbox --parent global_0.safetensors --signers allowed_signers \\
+          --at-least 3 --wait 30m -o global_1.safetensors
       furlkit aggregate --rule krum --assumed-hostile 2 --chosen 8 \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
@@ -113,10 +121,20 @@ COMMAND = command("aggregate",
                help="Number of clients that ends the wait early.",
                usual="as --at-least", needs="wait", recorded=False),
         Option("parent", File("checkpoint", "parent"),
-               help="Global model from which this round's clients started; other "
-                    "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
-                    "scaffold need this model, and --report measures updates from it.",
+               help="Global model from which this round's clients started; uploads of "
+                    "other models, rounds and runs are refused. clip, l-dawa, fedavgm, "
+                    "fedadam, fedyogi and scaffold need this model, and --report measures "
+                    "updates from it.",
                recorded=False, metavar="GLOBAL"),
+        Option("members", File("members"),
+               help="File with a client on each line, and optionally weight=NUMBER and "
+                    "examples=NUMBER, the largest number of images to believe: "
+                    "`st-mary examples=5000`. Uploads of others are left out.",
+               recorded=False, metavar="FILE"),
+        SIGNERS._replace(
+            help="OpenSSH's allowed_signers, with the clients' names as principals. "
+                 "Uploads without a valid signature FILE.sig of the client that the "
+                 "header names are left out; see `furlkit sign`."),
         Option("max-upload", Whole(1), 1000,
                "Size limit for the rows or similarities of a client, in megabytes. A "
                "larger file is refused by its header; in a folder, left out.",

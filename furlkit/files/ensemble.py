@@ -26,7 +26,7 @@ RECREATE = "re-create it with aggregate --rule ensemble"
 class EnsembleFacts:
     """Clients, images and round of an ensemble; `temperature` is tau_T.
 
-    `layer`: output of the clients' models, h or z.
+    `layer`: output of the clients' models, h or z. `run`: name of the run.
     """
 
     form: str
@@ -37,6 +37,7 @@ class EnsembleFacts:
     part: str
     examples: int
     layer: str = "z"
+    run: str | None = None
 
 
 @dataclass(frozen=True)

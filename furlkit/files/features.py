@@ -30,7 +30,7 @@ class FeatureFacts:
     client excluded from the dictionary by the server. `share_rows`: how clients
     computed shared rows (local-train --share-rows), unless FedCA's averaged features.
     `personal`: "stylised" (FedStyle Eq. 4) or "style" (h_s) if h is not the content
-    model's output.
+    model's output. `run`: name of the run, inherited from the model.
     """
 
     layer: str
@@ -44,6 +44,7 @@ class FeatureFacts:
     share_rows: str | None = None
     personal: str | None = None
     made_for: ClientId | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, limited
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition
+from furlkit.inputs.members import Members
 from furlkit.inputs.uploads import Upload, check_fit
 
 C = TypeVar("C", bound=Any)
@@ -42,18 +44,28 @@ def check_members(clients: Sequence[Upload], partition: Partition) -> None:
     )
 
 
-def capped(clients: list[C], partition: Partition | None) -> list[C]:
-    """Limit examples to the partition's numbers; warn about larger claims."""
-    return [_capped(client, partition) for client in clients] if partition else clients
+def capped(
+    clients: list[C], partition: Partition | None, members: Members | None
+) -> list[C]:
+    """Limit examples to the numbers of the partition and of the members file."""
+    if partition:
+        sizes, path = partition.sizes, partition.path
+        clients = [_capped(c, int(sizes[c.facts.client]), path) for c in clients]
+    if members:
+        most = [members[str(client.facts.client)].examples for client in clients]
+        pairs = zip(clients, most, strict=True)
+        clients = [_capped(client, limit, members.path) for client, limit in pairs]
+    return clients
 
 
-def _capped(client: C, partition: Partition) -> C:
-    facts, most = client.facts, int(partition.sizes[client.facts.client])
-    if facts.examples is None or facts.examples <= most:
+def _capped(client: C, most: int | None, source: Path) -> C:
+    """Limit a client's examples to `most`; warn about a larger claim."""
+    facts = client.facts
+    if most is None or facts.examples is None or facts.examples <= most:
         return client
     console.warn(
         f"{client.path}: client {facts.client} claims {facts.examples:,} examples; the "
-        f"{most:,} in {partition.path} count"
+        f"{most:,} in {source} count"
     )
     return client._replace(facts=replace(facts, examples=most))
 

@@ -53,7 +53,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         facts = FeatureFacts(
             layer="z", dataset={}, part="dictionary", round=first.round,
             examples=len(rows), parent=first.parent, owners=owners,
-            share_rows=_made(clients), made_for=made_for,
+            share_rows=_made(clients), made_for=made_for, run=first.run,
         )  # fmt: skip
         provenance = provenance_of(options, clients)
         content = made_before(options, "features", provenance, facts)

@@ -49,6 +49,7 @@ Upload = Features | Similarity
 ALIKE = {
     "part": "embed the public --part for every client",
     "layer": "embed all with the same --layer",
+    "run": "embed the client's model of this run, or leave the client out",
     "round": "embed the client's model of this round, or leave the client out",
 }
 
@@ -66,6 +67,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         part=first.facts.part,
         examples=len(first.index),
         layer=first.facts.layer,
+        run=first.facts.run,
     )
     line = (
         f"{options.output}: round {facts.round}, ensemble of {len(clients)} "
