@@ -95,7 +95,8 @@ def plain(images: Tensor, size: int) -> Tensor:
 
     Images of another size are resized, bilinear with antialiasing.
     """
-    batch = _unit(images)
+    _check_stored(images)
+    batch = images.float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
     if batch.shape[2:] == (size, size):
         return batch
     return F.interpolate(batch, (size, size), mode="bilinear", antialias=True)
@@ -112,12 +113,6 @@ def normalise(
     # Arithmetic on contiguous planes is several times as fast as on interleaved
     # channels, so the layout changes only at the end.
     return torch.sub(images, shift).mul_(1 / scale).to(memory_format=layout)
-
-
-def _unit(images: Tensor) -> Tensor:
-    """Stored (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
-    _check_stored(images)
-    return images.float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
 
 
 def _check_stored(images: Tensor) -> None:
