@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit.data.batches import Batch, Images, Positions
+from furlkit.data.batches import Batch, Images, Positions, prefetch
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.objectives.learner import Forward
@@ -178,16 +178,19 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
     trainer = Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, job)
+    first = state.step
     with signals.deferring():
         while state.step < job.steps:
             began = time.perf_counter()
             epoch, place = divmod(state.step, steps)
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
+            if state.step == first:
+                _prefetch(job, first)
             index = _positions_at(job, state.step)
             rng = _generator_at(job, state.step)
             batch, waited = images.batch(index, rng, state.step), images.seconds
-            _prefetch(job, state.step)
+            _prefetch(job, state.step + 1)
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
             state.input_seconds += images.seconds - waited
@@ -213,13 +216,19 @@ def _generator_at(job: Job, step: int) -> torch.Generator:
 
 
 def _prefetch(job: Job, step: int) -> None:
-    """Gather mapped images of the next step while this step computes."""
-    if not job.images.mapped or step + 1 == job.steps:
+    """Gather mapped images of a step, while the step before computes."""
+    if step == job.steps:
         return
-    index = _positions_at(job, step + 1).cpu
+    terms = [term for term in job.terms.values() if hasattr(term, "batch_at")]
+    own = [_encoded_batch(job, step)] if job.images.mapped else []
+    prefetch([*own, *(term.batch_at(step) for term in terms)])
+
+
+def _encoded_batch(job: Job, step: int) -> Batch:
+    index, rng = _positions_at(job, step).cpu, _generator_at(job, step)
     if choose := getattr(job.learner, "choose", None):
-        index = choose(index, _generator_at(job, step + 1))
-    job.images.prefetch(index)
+        index = choose(index, rng)
+    return job.images.batch(index, rng, step)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
