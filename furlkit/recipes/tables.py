@@ -154,7 +154,8 @@ def _tables(
         base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
         usual = run_of(recipe, base).settings
-        known = {k: usual[k] for k in usual if k not in VARIED}
+        # More options of a stage may have the name of a file.
+        known = {k: v for k, v in usual.items() if k not in {*VARIED, *recipe.files}}
         values = {**places, **known, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])

@@ -160,7 +160,15 @@ def test_a_table_plans_only_the_scores_that_it_shows(plan):
     words = ("table=1", "dataset=digits", "split=iid", "rounds=1", "seed=0")
     stages = {step["stage"] for step in plan(PAPER, *words)}
     assert stages == {
-        *("partition", "init", "align", "train", "average", "linear", "table_1_iid_csv"),
+        *(
+            "partition",
+            "init",
+            "align",
+            "train",
+            "average",
+            "linear",
+            "table_1_iid_csv",
+        ),
     }
 
 
