@@ -6,7 +6,8 @@
     file = "{linear@final}"      # the file of a run that a line shows
 
     [lines.parts]                # lines that several tables share
-    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file}
+    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file};
+                                 # {upload@final}:3 is the file of client 3
     FedCA = "fedca"
 
     [table.1]
@@ -64,6 +65,7 @@ KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
     *("settings", "needs", "out", "tables"),
 )
+VARIED = ("row", "seed", "out")  # Settings that differ between the lines of a table.
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
 Variables = dict[str, Value]
@@ -148,10 +150,13 @@ def _tables(
         )
     by_hand: Settings = {k: v[0] for k, v in lists.items() if k not in swept}
     for choice in _choices(recipe, entries.get("over", {}), lists, by_hand):
-        usual = entries.get("settings", {})
-        base = {**usual, **by_hand, **_settings(recipe, choice)}
+        own = entries.get("settings", {})
+        base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
-        values = {**places, **run_of(recipe, base).settings, **choice}
+        usual = run_of(recipe, base).settings
+        # More options of a stage may have the name of a file.
+        known = {k: v for k, v in usual.items() if k not in {*VARIED, *recipe.files}}
+        values = {**places, **known, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
         repeated = [*_choices(recipe, entries.get("for", {}), lists, base)]
