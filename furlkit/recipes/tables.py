@@ -247,7 +247,8 @@ def _runs(lines: Iterable[Line]) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for label, run, file in lines:
         known = runs.setdefault(run.out, run)
-        keys = [k for k, v in run.settings.items() if v != known.settings.get(k)]
+        other = known.settings
+        keys = [k for k, v in run.settings.items() if str(v) != str(other.get(k))]
         if keys:
             raise InputError(
                 f"{run.recipe.path}: {label}: {run.out} would be the folder of two runs, "

@@ -147,6 +147,22 @@ def test_runs_that_a_table_needs_come_first_and_are_not_shown(run, paper):
     assert runs[folders[0]][-1]["stage"] == "average"
 
 
+def test_tables_of_one_run_with_a_number_from_the_recipe_and_from_a_list(run, recipe):
+    """The tables 2 and 3 share the run with 2 clients; rounds of phases are settings."""
+    more = (
+        '[table.3]\nlines = { Plain = "plain {mean}" }\nrun = "compare"\n'
+        "over = { clients = [2, 3] }\n[table.claims]"
+    )
+    text = PAPER.replace("[table.claims]", more).replace("{row}", "{row}{clients}")
+    text = text.replace("mu = 0\n", "mu = 0\nfirst_rounds = 1\n", 1)
+    text = text.replace("[files]", '[files]\nfirst = "first/r{first_round}"', 1)
+    text += '[row.first.stages]\ninit = "init --data {data} -o {first@0}"\n'
+    runs = steps_of(run, recipe(text), "table=2,3", "seed=0")
+    folders = [f"exp/iid/plain{n}0/seed0" for n in (2, 3)]
+    assert [*runs] == [*folders, "exp/tables"]
+    assert [len(runs[each]) for each in folders] == [9, 11]
+
+
 def test_tables_are_written_printed_and_stay_finished(paper, run):
     words = ("plan", paper, "table=1,claims", "split=iid", "rounds=1")
     assert run(*words, "-o", "run.mk").code == 0
