@@ -104,3 +104,25 @@ def epochs(output: Path) -> list[dict[str, Any]]:
 def epoch_losses(path: Path) -> list[dict[str, float]]:
     """The losses of every epoch, from the journal beside an output."""
     return [line["losses"] for line in epochs(path)]
+
+
+def decoded_or_reason(path: Path, channels: int, *reading: Any) -> Any:
+    """Decode an image file; the reason if decoding failed."""
+    from furlkit.data.sets.decode import decode_file, reason_of
+    from furlkit.data.sets.window import NeedsWindow
+    from furlkit.errors import InputError
+
+    try:
+        return decode_file(path, channels, *reading)
+    except NeedsWindow as error:
+        return str(error).removeprefix(f"{path}: ")
+    except InputError as error:
+        return reason_of(error.__cause__)
+
+
+def read_similarity(path: Path) -> Any:
+    """Read a similarity file with all checks."""
+    from furlkit.files.features import open_table
+    from furlkit.files.similarity import similarity_of
+
+    return similarity_of(*open_table(path, "similarity", "matrix"))

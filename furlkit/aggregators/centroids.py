@@ -17,6 +17,8 @@ count; each next one is the row that is farthest from those before. Nothing is d
 
 import numpy as np
 
+from furlkit.aggregators.dictionary import unit_rows
+
 ROUNDS = 100  # Of Sinkhorn and Knopp's scaling.
 
 
@@ -30,14 +32,14 @@ def centroids(
     epsilon: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cluster rows (n, d) of `counts` images; return centroids (K, d) and their counts."""
-    x, mass = _unit(rows.astype(np.float64)), counts / counts.sum()
+    x, mass = unit_rows(rows.astype(np.float64)), counts / counts.sum()
     mu = farthest_first(x, counts, centroids)
     before = None
     for _ in range(iterations):
         P = assigned(x @ mu.T, mass, epsilon if equal_sizes else None)
         sums = P.T @ x
         moved = np.linalg.norm(sums, axis=1) > 0  # An empty cluster stays in place.
-        mu[moved] = _unit(sums[moved])
+        mu[moved] = unit_rows(sums[moved])
         nearest = P.argmax(axis=1)
         if before is not None and not equal_sizes and (nearest == before).all():
             break
@@ -68,7 +70,3 @@ def assigned(
         P *= (1 / K) / np.maximum(P.sum(axis=0), np.finfo(float).tiny)
         P *= (mass / P.sum(axis=1))[:, None]
     return P
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)

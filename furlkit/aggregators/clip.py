@@ -15,6 +15,7 @@ Memory is a slice of the uploads for each thread, a few MB; the uploads are read
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
             parent = next(column).copy()
             if parent.dtype.kind != "f":
                 return blended(column, kept)
-            return blended(_after(parent, column), [rest, *kept])
+            return blended(chain([parent], column), [rest, *kept])
 
         return uploads.combine(name, moved, parent=True)
 
@@ -49,8 +50,3 @@ def clip_factors(norms: np.ndarray, bound: float | None) -> np.ndarray:
     """min(1, C / ||u_k||) for each client; without a bound, C is the median length."""
     C = float(np.median(norms)) if bound is None else bound
     return np.where(norms > C, C / np.where(norms > 0, norms, 1), 1.0)
-
-
-def _after(first: np.ndarray, column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    yield first
-    yield from column

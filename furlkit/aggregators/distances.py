@@ -69,11 +69,6 @@ def squared_distance_rows(products: np.ndarray) -> Iterator[tuple[slice, np.ndar
         yield rows, found
 
 
-def squared_distances(products: np.ndarray) -> np.ndarray:
-    """||w_i - w_j||^2 from the inner products, (m, m)."""
-    return np.concatenate([rows for _, rows in squared_distance_rows(products)])
-
-
 def distances_from(products: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """||sum_i a_i w_i - w_k|| for every k, (m,); the coefficients a_i sum to 1."""
     along = products @ coefficients  # <v, w_k>

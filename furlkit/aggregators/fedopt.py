@@ -28,10 +28,11 @@ from furlkit.weights import weighted_sum
 
 # Delta and the previous slots of one piece -> the step and the next slots.
 Optimiser = Callable[..., tuple[np.ndarray, ...]]
+State = Pieces | None
 
 
 def fedavgm(
-    uploads: Uploads, state: Pieces | None, *, lr: float, momentum: float
+    uploads: Uploads, state: State, *, lr: float, momentum: float
 ) -> tuple[Pieces, Pieces]:
     """FedAvgM: m <- momentum m + Delta, x <- x + eta m."""
 
@@ -87,10 +88,7 @@ def fedyogi(
 
 
 def _optimised(
-    uploads: Uploads,
-    state: Pieces | None,
-    starts: dict[str, float],
-    optimiser: Optimiser,
+    uploads: Uploads, state: State, starts: dict[str, float], optimiser: Optimiser
 ) -> tuple[Pieces, Pieces]:
     """Pieces of the model and of the state; `starts` has each slot before round 1."""
     average = mean(uploads)

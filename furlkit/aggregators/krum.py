@@ -50,9 +50,7 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
         some = shares_of([shares[k] for k in picked])
 
         if is_batchnorm_statistic(name):
-            return uploads.stacked(
-                name, lambda all_: weighted_median(all_[picked], some)
-            )
+            return uploads.stacked(name, lambda x: weighted_median(x[picked], some))
 
         def of_picked(column: Iterator[np.ndarray]) -> np.ndarray:
             return blended((a for k, a in enumerate(column) if k in members), some)

@@ -53,14 +53,7 @@ from furlkit.catalogue.entries import (
     writes_file,
 )
 from furlkit.catalogue.exchanges import EXCHANGES, PERSONAL, SHARE_ROWS
-from furlkit.catalogue.families import (
-    ENCODER,
-    OBJECTIVE,
-    RULE,
-    SCHEME,
-    TEACHER,
-    UPDATE,
-)
+from furlkit.catalogue.families import OBJECTIVE
 from furlkit.catalogue.installed import (
     add_plugins,
     datasets,
@@ -75,17 +68,9 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import (
-    ENCODERS,
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TEACHERS,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods import HEADS, OBJECTIVES, RULES, TEACHERS, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
-from furlkit.catalogue.registry import COMMANDS
+from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import direction_of, kinds_of, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved

@@ -25,9 +25,8 @@ def described(point: EntryPoint, entry: Any) -> str:
         files |= _below(module.partition(".")[0])
     digest = sha256()
     for name in sorted(files):
-        digest.update(
-            f"{name}\0{sha256(files[name].read_bytes()).hexdigest()}\n".encode()
-        )
+        content = sha256(files[name].read_bytes()).hexdigest()
+        digest.update(f"{name}\0{content}\n".encode())
     return f"{point.dist.version if point.dist else 'none'} {digest.hexdigest()}"
 
 

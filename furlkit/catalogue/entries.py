@@ -490,9 +490,8 @@ class Family(NamedTuple):
     @property
     def choice(self) -> Option:
         """The option that chooses."""
-        kind, newer = Choice(self.entries), self.newer
-        default, text = self.default, self.help
-        return Option(self.name, kind, default, text, metavar="NAME", newer=newer)
+        option = Option(self.name, Choice(self.entries), self.default, self.help)
+        return option._replace(metavar="NAME", newer=self.newer)
 
     @property
     def options(self) -> tuple[Option, ...]:

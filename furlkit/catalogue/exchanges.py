@@ -5,6 +5,7 @@ An entry declares the options of an exchange; `function` is a class that impleme
 options. Objectives and terms list the options of the remaining exchanges.
 """
 
+from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
     Choice,
     Data,
@@ -17,18 +18,6 @@ from furlkit.catalogue.entries import (
     Personal,
     Whole,
     named,
-)
-from furlkit.catalogue.papers import (
-    APFL,
-    DITTO,
-    FEDBN,
-    FEDCA,
-    FEDMATCH,
-    FEDSTYLE,
-    ORCHESTRA,
-    SCAFFOLD,
-    SCAN,
-    WU,
 )
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
@@ -89,7 +78,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                "Z in --private, with --dictionary-from global the global model's z (ours, "
                "after MoCo's key).", newer=True),
     ),
-    paper=FEDCA,
+    paper=papers.FEDCA,
     equation="Eq. 4-10; FCL Eq. 3-6",
 )
 
@@ -106,7 +95,7 @@ TARGETS = Exchange("targets", "h and z of public images by a common model",
         Option("align-split", Choice(("train", "test")), "train",
                "Split of a built-in dataset.", recorded=False),
     ),
-    paper=FEDCA,
+    paper=papers.FEDCA,
     equation="Eq. 11-14",
 )
 
@@ -127,7 +116,7 @@ NEIGHBOURS = Exchange("neighbours", "the nearest images of each image at the cli
                help="Output of the command neighbours, used instead of a search; may "
                     "contain {client}.", recorded=False, replaces="mine-layer mine-every"),
     ),
-    paper=SCAN,
+    paper=papers.SCAN,
 )
 
 HELPERS = Exchange("helpers", "models of further clients close to the client's model",
@@ -140,18 +129,18 @@ HELPERS = Exchange("helpers", "models of further clients close to the client's m
                "H, number of helpers: models of other clients with the nearest answers to a "
                "common noise.", variable="helper_count"),
     ),
-    paper=FEDMATCH,
+    paper=papers.FEDMATCH,
     equation="section 3.2",
 )
 
 BANK = Exchange("bank", "a row for each of the client's images",
     "furlkit.exchanges.bank:Bank",
-    paper=WU,
+    paper=papers.WU,
 )
 
 STYLE = Exchange("style", "the client's style model and generator",
     "furlkit.exchanges.style:Style",
-    paper=FEDSTYLE,
+    paper=papers.FEDSTYLE,
 )
 
 # For every personal method.
@@ -172,7 +161,7 @@ PERSONAL = named(
                    "round."),
             SENT_MODEL,
         ),
-        paper=DITTO,
+        paper=papers.DITTO,
         equation="Eq. 1, Algorithm 1; FedStyle's appendix",
         printed="as printed; FedStyle's form is `--pull-to trained --sent-model own`",
     ),
@@ -192,7 +181,7 @@ PERSONAL = named(
                    needs="mix=weights"),
             SENT_MODEL,
         ),
-        paper=APFL,
+        paper=papers.APFL,
         equation="Algorithm 1; FedStyle's appendix",
         printed="as printed; FedStyle's form is `--mix views --sent-model own`, with "
                 "z_g instead of z in line 12",
@@ -209,7 +198,7 @@ PERSONAL_MODEL = Exchange("personal", "a personal model of the client",
 
 CONTROL = Exchange("control", "control variates: mean gradients of server and client",
     "furlkit.exchanges.control:Control",
-    paper=SCAFFOLD,
+    paper=papers.SCAFFOLD,
     equation="Algorithm 1",
 )
 
@@ -222,7 +211,7 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
                "server averages the others. Score such models with evaluate personal.",
                newer=True),
     ),
-    paper=FEDBN,
+    paper=papers.FEDBN,
     equation="Algorithm 1",
     printed="as printed",
 )
@@ -242,7 +231,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
         Option("local-centroids", Whole(1), 16, "The most centroids that a client shares.",
                needs="centroids-out"),
     ),
-    paper=ORCHESTRA,
+    paper=papers.ORCHESTRA,
     equation="section 4, local clustering",
     printed="differs: clusters of z after training, not of equal size; the assignment loss "
             "is not here",

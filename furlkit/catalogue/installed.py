@@ -1,7 +1,7 @@
 """Lists of entries, furlkit's and the entries of installed plugins."""
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any
 
@@ -17,14 +17,7 @@ from furlkit.catalogue.entries import (
     Update,
 )
 from furlkit.catalogue.exchanges import EXCHANGES
-from furlkit.catalogue.methods import (
-    ENCODERS,
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES, RULES, TERMS, UPDATES
 from furlkit.errors import UsageError
 
 
@@ -113,34 +106,17 @@ def add_plugins() -> bool:
     return any(_added.values())
 
 
-def objectives() -> dict[str, Objective]:
-    """Objectives of furlkit and, after `add_plugins`, of plugins."""
-    return {**OBJECTIVES, **_added["furlkit.objectives"]}
+def _entries(group: str) -> dict[str, Any]:
+    """Entries of furlkit and, after `add_plugins`, of plugins."""
+    return {**OWN[group], **_added[group]}
 
 
-def terms() -> dict[str, Term]:
-    """Terms of furlkit and, after `add_plugins`, of plugins."""
-    return {**TERMS, **_added["furlkit.terms"]}
-
-
-def updates() -> dict[str, Update]:
-    """Updates of furlkit and, after `add_plugins`, of plugins."""
-    return {**UPDATES, **_added["furlkit.updates"]}
-
-
-def rules() -> dict[str, Rule]:
-    """Rules of furlkit and, after `add_plugins`, of plugins."""
-    return {**RULES, **_added["furlkit.rules"]}
-
-
-def encoders() -> dict[str, Encoder]:
-    """Encoders of furlkit and, after `add_plugins`, of plugins."""
-    return {**ENCODERS, **_added["furlkit.encoders"]}
-
-
-def exchanges() -> dict[str, Exchange]:
-    """Exchanges of furlkit and, after `add_plugins`, of plugins."""
-    return {**EXCHANGES, **_added["furlkit.exchanges"]}
+objectives: Callable[[], dict[str, Objective]] = partial(_entries, "furlkit.objectives")
+terms: Callable[[], dict[str, Term]] = partial(_entries, "furlkit.terms")
+updates: Callable[[], dict[str, Update]] = partial(_entries, "furlkit.updates")
+rules: Callable[[], dict[str, Rule]] = partial(_entries, "furlkit.rules")
+encoders: Callable[[], dict[str, Encoder]] = partial(_entries, "furlkit.encoders")
+exchanges: Callable[[], dict[str, Exchange]] = partial(_entries, "furlkit.exchanges")
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:

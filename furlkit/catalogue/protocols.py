@@ -1,5 +1,6 @@
 """Protocols to score models."""
 
+from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
     STEM,
     WIDTH,
@@ -41,7 +42,6 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders
-from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, SCAN, WANG, WU
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -183,7 +183,7 @@ PROTOCOLS = named(
             RUNNING,
             GENERAL.without("seed"),
         ),
-        paper=WU,
+        paper=papers.WU,
         equation="section 3.4",
         printed="as printed",
     ),
@@ -212,7 +212,7 @@ PROTOCOLS = named(
             RUNNING,
             GENERAL,
         ),
-        paper=FEDSTYLE,
+        paper=papers.FEDSTYLE,
         equation="Eq. 4, Tables 1-3",
         printed="as printed with `--generator trained`; by default h_c alone",
     ),
@@ -220,7 +220,7 @@ PROTOCOLS = named(
         "Score the classifier in a model, without training.",
         "furlkit.evaluation.linear:predict_linear",
         groups=(_MODEL, _SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
-        paper=FLESD,
+        paper=papers.FLESD,
         equation="Fig. 2",
         printed="nothing printed",
     ),
@@ -261,7 +261,7 @@ PROTOCOLS = named(
             *_FINETUNING,
             GENERAL,
         ),
-        paper=FEDCA,
+        paper=papers.FEDCA,
         equation="Table 2",
         printed="nothing printed; federated or central: `--mode`",
     ),
@@ -280,7 +280,7 @@ PROTOCOLS = named(
             *_FINETUNING,
             GENERAL,
         ),
-        paper=FEDCA,
+        paper=papers.FEDCA,
         equation="Table 2",
         printed="nothing printed",
     ),
@@ -297,7 +297,7 @@ PROTOCOLS = named(
             *_FINETUNING,
             GENERAL,
         ),
-        paper=FEDCA,
+        paper=papers.FEDCA,
         equation="Table 3",
         printed="nothing printed",
     ),
@@ -315,7 +315,7 @@ PROTOCOLS = named(
             RUNNING,
             GENERAL.without("seed"),
         ),
-        paper=FEDCA,
+        paper=papers.FEDCA,
         equation="Fig. 4",
         printed="nothing printed",
     ),
@@ -342,7 +342,7 @@ PROTOCOLS = named(
             RUNNING,
             GENERAL,
         ),
-        paper=WANG,
+        paper=papers.WANG,
         equation="and CKA",
         printed="as printed",
     ),
@@ -359,7 +359,7 @@ PROTOCOLS = named(
             ),
             GENERAL.without("preset", "seed"),
         ),
-        paper=SCAN,
+        paper=papers.SCAN,
         printed="nothing printed",
     ),
     Protocol("negatives",
@@ -379,7 +379,7 @@ PROTOCOLS = named(
             ),
             GENERAL.without("preset", "seed"),
         ),
-        paper=FCL,
+        paper=papers.FCL,
         equation="Eq. 4-5",
         printed="as printed, and by the true shares of the classes",
     ),

@@ -1,6 +1,6 @@
 """Commands by name. furlkit/cli/X.py declares command X; Python loads X.py on demand."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pkgutil import resolve_name
 
@@ -59,3 +59,9 @@ class _Commands(Mapping[str, Command]):
 
 
 COMMANDS = _Commands()
+
+
+def command_at(words: Sequence[str]) -> Command | None:
+    """The command at the start of a line, with a name of one or two words."""
+    names = (" ".join(words[:count]) for count in (2, 1))
+    return next((COMMANDS[name] for name in names if name in COMMANDS), None)

@@ -1,5 +1,6 @@
 """Schemes to partition images among clients."""
 
+from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
     Choice,
     File,
@@ -10,7 +11,6 @@ from furlkit.catalogue.entries import (
     Whole,
     named,
 )
-from furlkit.catalogue.papers import FEDAVG, FEDSTYLE, SATTLER
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -40,7 +40,7 @@ SCHEMES = named(
             *_PUBLIC,
         ),
         sizes_vary=True,
-        paper=FEDAVG,
+        paper=papers.FEDAVG,
     ),
     Scheme("dirichlet",
         "each CLASS is spread over the clients by Dir(alpha): clients differ in size "
@@ -72,12 +72,12 @@ SCHEMES = named(
             *_PUBLIC,
         ),
         evened_by="even-share",
-        paper=SATTLER,
+        paper=papers.SATTLER,
     ),
     Scheme("shards", "sorted by label, s shards per client",
         "furlkit.data.partitions.classes:shards",
         (Option("shards-per-client", Whole(1), 2, "s, shards per client."), *_PUBLIC),
-        paper=FEDAVG,
+        paper=papers.FEDAVG,
     ),
     Scheme("domains",
         "each domain (style) is sampled to the mean size and divided among separate "
@@ -98,7 +98,7 @@ SCHEMES = named(
                    "if --repeat.", newer=True),
             *_PUBLIC,
         ),
-        paper=FEDSTYLE,
+        paper=papers.FEDSTYLE,
     ),
     Scheme("file", "indices from a file",
         "furlkit.data.partitions.from_file:from_file",

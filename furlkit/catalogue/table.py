@@ -19,35 +19,28 @@ def methods_table() -> str:
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
-    for entry in catalogue.OBJECTIVES.values():
-        yield _row(entry, f"--objective {entry.name}")
-    for term in catalogue.TERMS.values():
-        yield _row(term, f"--{term.switch}")
-    for update in catalogue.UPDATES.values():
-        yield _row(update, f"--update {update.name}")
-    for personal in catalogue.PERSONAL.values():
-        if personal.function:
-            yield _row(personal, f"--personal {personal.name}")
-    for exchange in catalogue.EXCHANGES.values():
-        if exchange.printed:
-            yield _row(exchange, f"--{exchange.options[0].name}")
-    for rule in catalogue.RULES.values():
-        yield _row(rule, f"--rule {rule.name}")
-    for teacher in catalogue.TEACHERS.values():
-        yield _row(teacher, f"--teacher {teacher.name}")
-    for protocol in catalogue.PROTOCOLS.values():
-        yield _row(protocol, f"evaluate {protocol.name}")
+    """A row for each entry; an entry without a function or a comparison has none."""
+    own = [e for e in catalogue.PERSONAL.values() if e.function]
+    compared = [e for e in catalogue.EXCHANGES.values() if e.printed]
+    for entries, flag in (
+        (catalogue.OBJECTIVES.values(), "--objective {0.name}"),
+        (catalogue.TERMS.values(), "--{0.switch}"),
+        (catalogue.UPDATES.values(), "--update {0.name}"),
+        (own, "--personal {0.name}"),
+        (compared, "--{0.options[0].name}"),
+        (catalogue.RULES.values(), "--rule {0.name}"),
+        (catalogue.TEACHERS.values(), "--teacher {0.name}"),
+        (catalogue.PROTOCOLS.values(), "evaluate {0.name}"),
+    ):
+        yield from (_row(entry, flag.format(entry)) for entry in entries)
 
 
 def _row(entry: Any, flag: str) -> tuple[str, ...]:
     origin = f"[{entry.paper.name}]({entry.paper.url})" if entry.paper else ""
     source = f"{origin} {entry.equation}".strip()
-    return f"`{flag}`", f"`{_module(entry)}`", source, entry.printed.replace("|", "\\|")
-
-
-def _module(entry: Any) -> str:
-    path = entry.function.partition(":")[0].removeprefix("furlkit.")
-    return path.replace(".", "/") + ".py"
+    module = entry.function.partition(":")[0].removeprefix("furlkit.")
+    place = f"`{module.replace('.', '/')}.py`"
+    return f"`{flag}`", place, source, entry.printed.replace("|", "\\|")
 
 
 def with_table(text: str) -> str:

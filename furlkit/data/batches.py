@@ -13,11 +13,13 @@ from torch import Tensor
 
 from furlkit.data.augment import Augmentation, draw_views, normalise, plain, sobel
 from furlkit.data.augment.arrange import Operations
-from furlkit.data.transfer import send
+from furlkit.data.transfer import Parcel, send
 
 # Up to this number of bytes, a client's images are copied to the device once; otherwise
 # each batch is read from the memory map.
 RESIDENT_LIMIT = 2 * 2**30
+# Bytes for each mapped image, in which the draws of a step travel with the images.
+DRAWS_ROOM = 1024
 Send = Callable[[Sequence[Tensor], torch.device], list[Tensor]]
 
 
@@ -72,6 +74,7 @@ class Batch:
     view: View
     step: int
     choose: "Callable[[Tensor], Batch]"
+    source: "Images"
     send: Send = send
 
     @property
@@ -143,9 +146,9 @@ class Batch:
         plans = [self._drawn(how or self.view.how) for how in ways]
         parcels = [plan.parcel() for plan in plans]
         every = [tensor for parcel in [*parcels, also] for tensor in parcel]
-        sent = iter(self.send(every, self.images.device))
+        sent = iter(self.send(every, self.source.device))
         views = [
-            self._input(plan.run(self.images, [next(sent) for _ in parcel]))
+            self._input(plan.run(self.images, [next(sent) for _ in parcel]), True)
             for plan, parcel in zip(plans, parcels, strict=True)
         ]
         return views, list(sent)
@@ -160,17 +163,19 @@ class Batch:
 
     def _augmented(self, how: Augmentation, views: int = 1) -> Tensor:
         plan = self._drawn(how, views)
-        sent = self.send(plan.parcel(), self.images.device)
-        return self._input(plan.run(self.images, sent))
+        sent = self.send(plan.parcel(), self.source.device)
+        return self._input(plan.run(self.images, sent), overwrite=True)
 
     def _drawn(self, how: Augmentation, views: int = 1) -> Operations:
-        return draw_views(self.images, how, self.view.size, self.generator, views)
+        # The images may still be on the CPU, to be sent with the draws.
+        like = self.source.shaped_like(len(self.index_cpu))
+        return draw_views(like, how, self.view.size, self.generator, views)
 
-    def _input(self, images: Tensor) -> Tensor:
+    def _input(self, images: Tensor, overwrite: bool = False) -> Tensor:
         v = self.view
         # The network would otherwise convert the layout in forward and backward passes.
         layout = torch.channels_last if v.channels_last else torch.contiguous_format
-        return normalise(images, v.mean, v.std, layout)
+        return normalise(images, v.mean, v.std, layout, overwrite)
 
 
 class Images:
@@ -187,16 +192,16 @@ class Images:
         view: View,
         device: torch.device,
     ):
-        self._view, self._device, self._count = view, device, len(index)
+        self._view, self.device, self._count = view, device, len(index)
         self._mapped, self._index = images, index
         self._resident = None
         self._order: tuple[int, Positions] | None = None
         self.seconds = 0.0
         self._gatherer = ThreadPoolExecutor(1)
-        # Images of this step and of the next one, while they are gathered.
-        self._ahead: list[tuple[Tensor, Future[Tensor]]] = []
+        # Batches of this step and of the next one: positions, parcel, place in it.
+        self._ahead: list[tuple[Tensor, Future[Parcel], int]] = []
         if len(index) * images[:1].nbytes <= RESIDENT_LIMIT:
-            self._resident = torch.from_numpy(images[index]).to(device)
+            self._resident = _planes(torch.from_numpy(images[index])).to(device)
         self._labels = None
         if labels is not None:
             self._labels = torch.from_numpy(labels[index]).to(device)
@@ -209,7 +214,7 @@ class Images:
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(self._count, generator=generator)
-            self._order = seed, Positions(order, self._device)
+            self._order = seed, Positions(order, self.device)
             _ = self._order[1].device  # Sent at once, not in a step.
         return self._order[1]
 
@@ -218,53 +223,103 @@ class Images:
         """Whether batches are read from a memory map."""
         return self._resident is None
 
-    def prefetch(self, index: Tensor) -> None:
-        """Begin to gather a mapped batch in the background, for `batch` to take."""
-        if self.mapped:
-            gathered = index, self._gatherer.submit(self._gather, index)
-            self._ahead = [*self._ahead[-1:], gathered]
+    def gather_with(self, batches: "Sequence[Batch]") -> None:
+        """Gather batches of mapped images in the background; see `prefetch`."""
+        wanted = [(batch.source, batch.index_cpu) for batch in batches]
+        gathered = self._gatherer.submit(_gather, wanted, self.device)
+        for place, (images, index) in enumerate(wanted):
+            images._ahead = [*images._ahead[-1:], (index, gathered, place)]
 
-    def _gather(self, index: Tensor) -> Tensor:
-        """Gather images from the map, in pinned memory for a GPU."""
-        places, shape = self._index[index.numpy()], self._mapped.shape[1:]
-        kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
-        pinned = self._device.type == "cuda"
-        taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Read the images at these positions from the map."""
         # numpy.take lets other threads run; an index in brackets does not.
-        np.take(self._mapped, places, axis=0, out=taken.numpy(), mode="clip")
-        return taken
+        places = self._index[index.numpy()]
+        np.take(self._mapped, places, axis=0, out=out.numpy(), mode="clip")
 
-    def _gathered(self, index: Tensor) -> Tensor:
-        """The same, from the background if the batch was prefetched."""
-        for place, (expected, gathered) in enumerate(self._ahead):
+    def stored_as(self, count: int) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of a batch of so many images."""
+        kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
+        return (count, *self._mapped.shape[1:]), kind
+
+    def shaped_like(self, count: int) -> Tensor:
+        """A tensor without values, of the shape and type of a batch."""
+        (_, *sides, _), kind = self.stored_as(count)
+        shape = (count, *sides, self._view.channels)
+        return torch.empty(shape, dtype=kind, device="meta")
+
+    def _arrived(self, index: Tensor) -> Tensor:
+        """Mapped images on the device, from the background if they were prefetched."""
+        parcel, place = self._parcel_of(index)
+        return (parcel or _gather([(self, index)], self.device)).arrive()[place]
+
+    def _parcel_of(self, index: Tensor) -> tuple[Parcel | None, int]:
+        for expected, gathered, place in self._ahead:
             if torch.equal(expected, index):
-                del self._ahead[: place + 1]
-                return gathered.result()
-        return self._gather(index)
+                return gathered.result(), place
+        return None, 0
+
+    def _send(
+        self, index: Tensor, tensors: Sequence[Tensor], device: torch.device
+    ) -> list[Tensor]:
+        """Send the draws of a batch, in one copy with mapped images if possible."""
+        parcel = self._parcel_of(index)[0] if device.type != "cpu" else None
+        if parcel is None or not parcel.add(tensors):
+            return send(tensors, device)
+        arrived = parcel.arrive()
+        return arrived[len(arrived) - len(tensors) :]
 
     def batch(
         self, index: Tensor | Positions, generator: torch.Generator, step: int = 0
     ) -> Batch:
         """Batch of the images at these positions; a tensor must be on the CPU."""
         if isinstance(index, Tensor):
-            index = Positions(index, self._device)
+            index = Positions(index, self.device)
         # Cached, so that copies of a batch gather their images once.
         load, labels = partial(self._pixels, index), partial(self._labels_at, index)
         choose = partial(self.batch, generator=generator, step=step)
         return Batch(
-            index, cache(load), cache(labels), generator, self._view, step, choose
-        )
+            index, cache(load), cache(labels), generator, self._view, step, choose,
+            self, partial(self._send, index.cpu),
+        )  # fmt: skip
 
     def _pixels(self, index: Positions) -> Tensor:
         began = time.perf_counter()
         if self._resident is not None:
-            images = self._resident.index_select(0, index.device)
+            planes = self._resident.index_select(0, index.device)
+            images = planes.permute(0, 2, 3, 1)
         else:
-            taken = self._gathered(index.cpu)
-            images = taken.to(self._device, non_blocking=True)
+            images = self._arrived(index.cpu)
         self.seconds += time.perf_counter() - began
         # A network for colour images gets grey ones as three equal channels.
         return images.expand(-1, -1, -1, self._view.channels)
 
     def _labels_at(self, index: Positions) -> Tensor | None:
         return None if self._labels is None else self._labels[index.device]
+
+
+def prefetch(batches: Sequence[Batch]) -> None:
+    """Begin to gather the batches of mapped images, for later batches of equal positions.
+
+    The images are gathered into one block of memory, which is sent in one copy when
+    the first of them are needed.
+    """
+    mapped = [batch for batch in batches if batch.source.mapped]
+    if mapped:
+        mapped[0].source.gather_with(mapped)
+
+
+def _gather(wanted: Sequence[tuple[Images, Tensor]], device: torch.device) -> Parcel:
+    kinds = [images.stored_as(len(index)) for images, index in wanted]
+    parcel = Parcel(kinds, device, room=DRAWS_ROOM * len(wanted[0][1]))
+    for (images, index), out in zip(wanted, parcel.content, strict=True):
+        images.take(index, out)
+    return parcel
+
+
+def _planes(images: Tensor) -> Tensor:
+    """Images (N, H, W, C) as (N, C, H, W), which crops need, in the same memory."""
+    count, height, width, channels = images.shape
+    planes = images.view(count, channels, height, width)
+    for target, source in zip(planes.split(1024), images.split(1024), strict=True):
+        target.copy_(source.clone().permute(0, 3, 1, 2))
+    return planes

@@ -26,13 +26,12 @@ def angles(a: Tensor, b: Tensor) -> Tensor:
     """
     check_pair(a, b)
     rows = max(1, BLOCK // max(1, a.shape[1]))
-    parts = zip(a.split(rows), b.split(rows), strict=True)
-    return torch.cat([_angles(_unit(u), _unit(v)) for u, v in parts])
-
-
-def _angles(u: Tensor, v: Tensor) -> Tensor:
-    half = torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))  # (rows,)
-    return torch.rad2deg(2 * half)
+    found = []
+    for part, other in zip(a.split(rows), b.split(rows), strict=True):
+        u, v = _unit(part), _unit(other)
+        half = torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))  # (rows,)
+        found.append(torch.rad2deg(2 * half))
+    return torch.cat(found)
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -100,9 +100,8 @@ def cka_matrix(features: Sequence[Tensor]) -> list[list[float | None]]:
         raise InputError(f"features: found {counts} rows, expected the same images")
     forms = [_centred(x) for x in features]
     size = range(len(forms))
-    products = {
-        (i, j): _product(forms[i], forms[j]) for j in size for i in range(j + 1)
-    }
+    pairs = [(i, j) for j in size for i in range(j + 1)]
+    products = {(i, j): _product(forms[i], forms[j]) for i, j in pairs}
 
     def cka(i: int, j: int) -> float | None:
         lengths = math.sqrt(products[i, i] * products[j, j])

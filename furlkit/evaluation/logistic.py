@@ -107,7 +107,9 @@ def fit_path(
     Rows are rotated to their principal axes, which changes neither loss nor penalty. In
     these coordinates the Hessian is nearly diagonal, and far fewer steps are enough.
     """
-    x, mean, std = features.double(), *_mean_std(features.double())
+    x = features.double()
+    std, mean = torch.std_mean(x, dim=0, correction=0)
+    std = torch.where(std > CONSTANT * mean.abs(), std, 1.0)  # 1 for constant columns.
     x = (x - mean) / std  # (N, d)
     spread, axes = torch.linalg.eigh(x.T @ x / len(x))  # (d), (d, d)
     x, w = x @ axes, x.new_zeros(classes, x.shape[1] + 1)
@@ -118,12 +120,6 @@ def fit_path(
         w, steps = _minimise(w, x, labels.long(), l2, curvature.sqrt(), last)
         found.append(Regression(w[:, :-1] @ axes.T, w[:, -1], mean, std, steps))
     return found
-
-
-def _mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and std of each column; the std of a constant column is 1."""
-    std, mean = torch.std_mean(x, dim=0, correction=0)
-    return mean, torch.where(std > CONSTANT * mean.abs(), std, 1.0)
 
 
 def _minimise(

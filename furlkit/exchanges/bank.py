@@ -28,10 +28,8 @@ class Bank(Exchange):
         self.active = is_asked_for("bank", values)
 
     def open(self, setup: Setup) -> None:
-        self._width, self._device = (
-            setup.architecture.heads["projector"][-1],
-            setup.device,
-        )
+        self._width = setup.architecture.heads["projector"][-1]
+        self._device = setup.device
 
     def start(self, client: Client) -> None:
         self._rows = kept_rows(client.private, BANK, client.index, self._width)

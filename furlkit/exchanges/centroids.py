@@ -22,8 +22,9 @@ from furlkit.exchanges.exchange import (
     Trained,
     Values,
     Written,
+    shared_rows_facts,
 )
-from furlkit.files.features import FeatureFacts, Features, write_features
+from furlkit.files.features import Features, write_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
@@ -82,10 +83,7 @@ class Centroids(Exchange):
     def _share(self, client: Client, z: np.ndarray) -> str:
         """Write the centroids of z (n, d); return the content hash of the file."""
         rows, counts = local_centroids(z, self._count)
-        facts = FeatureFacts(
-            layer="z", dataset={}, part=str(client.number), client=client.number,
-            round=self._setup.round, examples=len(rows), parent=self._setup.parent,
-        )  # fmt: skip
+        facts = shared_rows_facts(self._setup, client, len(rows))
         path, places = fill(self._out, client.number), np.arange(len(rows))
         about = (places, facts, client.provenance)
         return write_features(path, rows, *about, counts=counts)

@@ -13,7 +13,7 @@ clean images, a row depends only on the row's mixture and is far from every key.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import catalogue, console
-from furlkit.aggregators.dictionary import (
-    average_features,
-    rows_to_share,
-    shared_rows,
-)
+from furlkit.aggregators.dictionary import average_features, rows_to_share, shared_rows
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import (
@@ -38,17 +34,13 @@ from furlkit.exchanges.exchange import (
     Trained,
     Values,
     Written,
+    active_terms,
     objectives_that,
+    shared_rows_facts,
 )
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
-from furlkit.files.features import (
-    FeatureFacts,
-    Features,
-    read_features,
-    write_features,
-)
-from furlkit.files.private import Private
+from furlkit.files.features import Features, read_features, write_features
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
@@ -157,16 +149,13 @@ class Dictionary(Exchange):
         clients = setup.partition.facts.clients if setup.partition else 1
         self._shared = self._sharing.rows(clients)  # Number of rows per client.
         if pattern:
-            self._open(pattern, setup)
+            paths = {client: fill(pattern, client) for client in setup.clients}
+            about = z_width(setup.model), setup.model
+            read = {path: open_dictionary(path, *about) for path in {*paths.values()}}
+            for client, path in paths.items():
+                check_made_for(read[path], client)
+                self._dictionaries[client] = read[path]
         self._check_statistics()
-
-    def _open(self, pattern: str, setup: Setup) -> None:
-        paths = {client: fill(pattern, client) for client in setup.clients}
-        width, model = z_width(setup.model), setup.model
-        read = {path: open_dictionary(path, width, model) for path in {*paths.values()}}
-        for client, path in paths.items():
-            check_made_for(read[path], client)
-            self._dictionaries[client] = read[path]
 
     def _check_statistics(self) -> None:
         sharing = self._sharing
@@ -182,7 +171,7 @@ class Dictionary(Exchange):
         self._dictionary = self._dictionaries.get(client.number)
         self._negatives = self._rows_received(client.number)
         if sharing.features_out or sharing.own_rows:
-            averaged_features(client.private, client.index, z_width(self._setup.model))
+            self._kept_rows(client, z_width(self._setup.model))
 
     def check(self, client: Client) -> None:
         sharing, images = self._sharing, len(client.index)
@@ -239,10 +228,13 @@ class Dictionary(Exchange):
             return rows_of_others(dictionary, client)
         return dictionary.rows
 
+    def _kept_rows(self, client: Client, width: int) -> np.ndarray:
+        """Z of the client's images from the private file; 0 for new images."""
+        return kept_rows(client.private, "averaged_features", client.index, width)
+
     def _own_rows(self, client: Client) -> np.ndarray:
         """The client's Z of the last round; 0 for new images."""
-        width = z_width(self._setup.model)
-        Z = averaged_features(client.private, client.index, width)
+        Z = self._kept_rows(client, z_width(self._setup.model))
         if not Z.any():
             console.warn(
                 f"client {client.number}: --dictionary-positive own: there are no rows of "
@@ -254,36 +246,31 @@ class Dictionary(Exchange):
         """Write the shared rows; keep Z."""
         kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX)}
         if self._sharing.features_out:
-            rows = self._early or self._rows_by_client(client, trained.learner)
+            rows, learner = self._early, trained.learner
+            if rows is None:  # By the client's model: MoCo's slow network, or the net.
+                with _weights(learner.net, below("target.", parts_by_name(learner))):
+                    rows = self._rows(client, learner.net)
             kept = self._share(client, rows, self._sharing.features_out, trained)
         return Kept({}, kept)
 
     def _share(
-        self, client: Client, rows: "Rows", pattern: str, trained: Trained
+        self, client: Client, rows: Rows, pattern: str, trained: Trained
     ) -> Tensors:
         sharing, setup, Z = self._sharing, self._setup, rows.fresh
         if sharing.averaged:
-            before = averaged_features(client.private, client.index, rows.z.shape[1])
+            before = self._kept_rows(client, rows.z.shape[1])
             Z = average_features(before, rows.z, sharing.alpha)
         rng = numpy_generator(setup.seed, "share", setup.round, client.number)
         shared = shared_rows(Z, self._shared, rng)
-        # The header does not name the images of the rows.
-        facts = FeatureFacts(
-            layer="z",
-            dataset={},
-            part=str(client.number),
-            client=client.number,
-            round=setup.round,
-            examples=len(shared),
-            parent=setup.parent,
-            share_rows=None if sharing.averaged else sharing.share_rows,
-        )
+        facts = shared_rows_facts(setup, client, len(shared))
+        if not sharing.averaged:
+            facts = replace(facts, share_rows=sharing.share_rows)
         path, places = fill(pattern, client.number), np.arange(len(shared))
         content = write_features(path, shared, places, facts, client.provenance)
         trained.results["features"] = content
         return {ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {}
 
-    def _rows_by_global(self, client: Client, net: Net) -> "Rows":
+    def _rows_by_global(self, client: Client, net: Net) -> Rows:
         """Compute rows by the global model, then restore the weights of the net.
 
         A resumed training repeats the computation from the same model.
@@ -293,18 +280,12 @@ class Dictionary(Exchange):
         with _weights(net, slow or divide(client.received, parts)[0]):
             return self._rows(client, net)
 
-    def _rows_by_client(self, client: Client, learner: Any) -> "Rows":
-        """Compute rows by the client's model: MoCo's slow network, or the net."""
-        with _weights(learner.net, below("target.", parts_by_name(learner))):
-            return self._rows(client, learner.net)
-
-    def _rows(self, client: Client, net: Net) -> "Rows":
+    def _rows(self, client: Client, net: Net) -> Rows:
         sharing, setup, rows = self._sharing, self._setup, Rows()
-        shares, images = bool(sharing.features_out), setup.images.images
-        if sharing.own_rows or (shares and sharing.averaged):
-            z = embed(net, images, client.index, setup.plain_view(), "z").numpy()
-            rows = rows._replace(z=z)
-        if shares and not sharing.averaged:
+        if sharing.own_rows or (sharing.features_out and sharing.averaged):
+            images, view = setup.images.images, setup.plain_view()
+            rows = Rows(z=embed(net, images, client.index, view, "z").numpy())
+        if sharing.features_out and not sharing.averaged:
             rows = rows._replace(fresh=self._fresh(client, net))
         return rows
 
@@ -324,8 +305,10 @@ class Dictionary(Exchange):
 
         if sharing.rows_statistics == "running":
             return rows_at(places)
+        # Batches of equal length, at most the training's.
+        size = min(setup.plan.batch_size, BATCH)
         with batch_statistics(net):
-            batches = _even_batches(places, setup.plan.batch_size)
+            batches = np.array_split(places, -(-len(places) // size))
             return np.concatenate([rows_at(batch) for batch in batches])
 
 
@@ -336,11 +319,6 @@ def _weights(net: Net, tensors: Tensors) -> Iterator[None]:
     load_tensors(net, tensors)
     yield
     load_tensors(net, own)
-
-
-def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
-    """Divide places into batches of equal length, at most the training's."""
-    return np.array_split(places, -(-len(places) // min(size, BATCH)))
 
 
 def _check(sharing: Sharing, values: Values) -> None:
@@ -379,7 +357,8 @@ def _refuse_to_lose_rows(sharing: Sharing) -> None:
 
 def _check_objective(sharing: Sharing, values: Values) -> None:
     objective = catalogue.objectives()[values["objective"]]
-    matching = _terms_with_rows(values)
+    terms = [term for term in active_terms(values) if "rows" in term.inputs]
+    matching = [f"--{term.switch}" for term in terms]
     # A term may use rows although the loss of the objective does not.
     rows, own = "z" if matching else "z_dict", sharing.dictionary_positive == "own"
     for flag, given, needed in (
@@ -395,14 +374,6 @@ def _check_objective(sharing: Sharing, values: Values) -> None:
                 f"{flag} does not apply to --objective {objective.name}: {WHY[needed]}, "
                 f"as {able} does"
             )
-
-
-def _terms_with_rows(values: Values) -> list[str]:
-    """Flags of active terms with rows as input."""
-    terms = (
-        t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
-    )
-    return [f"--{term.switch}" for term in terms if "rows" in term.inputs]
 
 
 def _takes(needed: str, objective: catalogue.Objective) -> bool:
@@ -473,10 +444,3 @@ def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
 
 def _counts(owners: list[list[ClientId]]) -> list[int]:
     return [int(rows) for _, rows in owners]
-
-
-def averaged_features(
-    private: Private | None, index: np.ndarray, width: int
-) -> np.ndarray:
-    """Z of the images at `index` from the private file; 0 for new images."""
-    return kept_rows(private, "averaged_features", index, width)

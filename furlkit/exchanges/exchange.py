@@ -27,6 +27,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.inputs.paths import Files, Patterns
@@ -194,15 +195,23 @@ class Exchange(Protocol):
         return Kept({}, {})
 
 
+def active_terms(values: Values) -> list[catalogue.Term]:
+    """Terms that the command line turns on."""
+    terms = catalogue.terms().values()
+    return [term for term in terms if values[catalogue.key_of(term.switch)]]
+
+
 def is_asked_for(exchange: str, values: Values) -> bool:
     """Return whether the objective or an active term lists an exchange."""
-    terms = (
-        t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
-    )
     objective = catalogue.objectives()[values["objective"]]
-    return exchange in objective.exchanges or any(
-        exchange in t.exchanges for t in terms
-    )
+    asked = [objective.exchanges, *(term.exchanges for term in active_terms(values))]
+    return any(exchange in names for names in asked)
+
+
+def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
+    """Facts of rows that a client shares; the header does not name the images."""
+    number, parent = client.number, setup.parent
+    return FeatureFacts("z", {}, str(number), number, setup.round, rows, parent)
 
 
 def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:

@@ -75,9 +75,8 @@ class NearestImages(Exchange):
             nearest, round_ = self._file.nearest, setup.round
             self._known = remembered_neighbours(nearest, self._file.index, round_)
         else:
-            self._known = self._still_good(
-                kept_neighbours(client.private, index), others
-            )
+            kept = kept_neighbours(client.private, index)
+            self._known = self._still_good(kept, others)
 
     def check(self, client: Client) -> None:
         others = len(client.index) - 1

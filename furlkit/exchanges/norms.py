@@ -30,10 +30,5 @@ class Norms(Exchange):
             raise InputError(
                 f"{setup.model.path}: has no BatchNorm layer that --keep-norms could keep"
             )
-        return {name for name in setup.learner if _within_net(name) in names}
-
-
-def _within_net(name: str) -> str:
-    """encoder.bn1.weight, also for target.encoder.bn1.weight."""
-    first, _, others = name.partition(".")
-    return others if first in NESTED else name
+        nested = {f"{net}.{name}" for net in NESTED for name in names}
+        return (names | nested) & setup.learner.keys()

@@ -115,9 +115,8 @@ def style_encoder(private: Private, model: Checkpoint) -> Tensors:
     """f_s, the encoder of the style model; must have the architecture of the model."""
     expected = build(style_architecture(model), None).state_dict()
     cure = "run pretrain-style, and train with the private file of pretrain-style"
-    return _part(
-        private, PREFIX, "encoder.", expected, ("style model", cure), model.path
-    )
+    missing = ("style model", cure)
+    return _part(private, PREFIX, "encoder.", expected, missing, model.path)
 
 
 def generator(private: Private, model: Checkpoint) -> Tensors:

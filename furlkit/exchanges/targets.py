@@ -51,8 +51,6 @@ class Targets(Exchange):
             index = positions(images, size, order, step)
             return images.batch(index, torch.Generator(), step)
 
-        h, z = (
-            torch.from_numpy(rows).float().to(setup.device)
-            for rows in (targets.h, targets.z)
-        )
+        both = (torch.from_numpy(rows).float() for rows in (targets.h, targets.z))
+        h, z = (rows.to(setup.device) for rows in both)
         return {"public": batch_of, "h_align": h, "z_align": z}

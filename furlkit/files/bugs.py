@@ -49,7 +49,8 @@ def _sentence(error: BaseException, place: str | None) -> str:
     if plugin is None:
         whose, address = "a bug in furlkit", _address()
     else:
-        name, adds = _distribution(plugin), f"{plugin.name} to {plugin.group}"
+        dist, adds = plugin.dist, f"{plugin.name} to {plugin.group}"
+        name = f"the package {dist.name} {dist.version}" if dist else plugin.module
         whose, address = f"an error in {name}, which adds {adds}", "the authors"
     return (
         f"{text} ({_location(error, plugin)}); this is {whose}; {where}; please report "
@@ -90,11 +91,6 @@ def _top(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-def _distribution(plugin: "EntryPoint") -> str:
-    dist = plugin.dist
-    return f"the package {dist.name} {dist.version}" if dist else plugin.module
-
-
 def _keep(error: BaseException, output: Path | None) -> str | None:
     text = "".join(traceback.format_exception(error))
     journal = Journal(output) if output else None
@@ -113,14 +109,11 @@ def _keep(error: BaseException, output: Path | None) -> str | None:
 def _location(error: BaseException, plugin: "EntryPoint | None") -> str:
     """Last executed line of the plugin, or of furlkit."""
     modules = _modules(plugin) if plugin else {"furlkit"}
-    lines = [
-        (f.f_code.co_filename, n, _top(f)) for f, n in walk_tb(error.__traceback__)
-    ]
-    ours = [line for line in lines if line[2] in modules] or lines[-1:]
-    name, number, _ = ours[-1]
-    file = Path(name)
+    lines = list(walk_tb(error.__traceback__))
+    frame, number = ([x for x in lines if _top(x[0]) in modules] or lines)[-1]
+    file = Path(frame.f_code.co_filename)
     inside = file.is_relative_to(PACKAGE)
-    return f"{file.relative_to(PACKAGE.parent) if inside else name}, line {number}"
+    return f"{file.relative_to(PACKAGE.parent) if inside else file}, line {number}"
 
 
 def _address() -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header, short
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import Container, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
@@ -59,10 +59,7 @@ class Checkpoint(Record[CheckpointFacts]):
 
 
 def write_checkpoint(
-    path: Path,
-    tensors: dict[str, np.ndarray],
-    facts: CheckpointFacts,
-    provenance: Provenance,
+    path: Path, tensors: Tensors, facts: CheckpointFacts, provenance: Provenance
 ) -> str:
     """Write a model with finite values; return the content hash."""
     check_all_finite(path, tensors)
@@ -88,7 +85,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(opened.path, facts, opened.content, tensors, opened.header)
 
 
-def check_all_finite(path: Path, tensors: dict[str, np.ndarray]) -> None:
+def check_all_finite(path: Path, tensors: Tensors) -> None:
     """Raise an error naming the first tensor with a NaN or an infinite value."""
     for name, array in tensors.items():
         check_finite(path, name, array)

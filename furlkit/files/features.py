@@ -12,7 +12,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.clients import ClientId
-from furlkit.files.container.read import FLOATS, Container
+from furlkit.files.container.read import FLOATS, Container, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
@@ -103,9 +103,7 @@ def read_features(path: Path) -> Features:
     return features_of(opened, facts, opened.tensors())
 
 
-def features_of(
-    opened: Container, facts: FeatureFacts, tensors: dict[str, np.ndarray]
-) -> Features:
+def features_of(opened: Container, facts: FeatureFacts, tensors: Tensors) -> Features:
     """Decode the rows of a file opened by `open_table` from the file's tensors."""
     rows = decoded(opened.path, tensors, "rows")
     index, counts = tensors["index"], tensors.get("counts")

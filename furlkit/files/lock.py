@@ -47,9 +47,11 @@ def holding(output: Path) -> Iterator[None]:
 
 
 def _acquire(output: Path) -> int | None:
+    path = lock_path(output)
     for _ in range(ATTEMPTS):
         try:
-            handle = _open(output)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = open_in_place(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             continue  # Another process has just removed the folder.
         except OSError:
@@ -57,11 +59,13 @@ def _acquire(output: Path) -> int | None:
                 raise _is_being_made(output) from None
             return None
         try:
-            if not _lock(output, handle):
-                _drop(output, handle)
+            if not _lock(output, handle):  # A file system without locks.
+                os.close(handle)
+                with suppress(OSError):
+                    path.unlink()
                 return None
             if _is_current(output, handle):
-                _sign(lock_path(output), handle)
+                _sign(path, handle)
                 return handle
         except BaseException:
             os.close(handle)
@@ -71,12 +75,6 @@ def _acquire(output: Path) -> int | None:
         f"{output}: other processes removed the lock or the folder {ATTEMPTS} times; "
         "stop them, then run this command again"
     )
-
-
-def _open(output: Path) -> int:
-    path = lock_path(output)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return open_in_place(path, os.O_RDWR | os.O_CREAT)
 
 
 def _lock(output: Path, handle: int) -> bool:
@@ -101,13 +99,6 @@ def _is_being_made(output: Path) -> TooEarlyError:
         f"{output}: {holder(output) or 'another process'} is making it; wait, or stop "
         "the process, then run this command again"
     )
-
-
-def _drop(output: Path, handle: int) -> None:
-    """Remove a lock file on a file system without locks."""
-    os.close(handle)
-    with suppress(OSError):
-        lock_path(output).unlink()
 
 
 def _is_current(output: Path, handle: int) -> bool:

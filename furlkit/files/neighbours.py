@@ -54,22 +54,16 @@ def read_neighbours(path: Path) -> Neighbours:
     opened.expect("nearest", "int64", facts.examples, "k")
     opened.expect("index", "int64", facts.examples)
     tensors = opened.tensors()
-    check_neighbours(path, tensors["nearest"], tensors["index"])
-    return Neighbours(
-        opened.path, facts, opened.content, tensors["nearest"], tensors["index"]
-    )
+    nearest, index = tensors["nearest"], tensors["index"]
+    check_neighbours(path, nearest, index)
+    return Neighbours(opened.path, facts, opened.content, nearest, index)
 
 
 def check_neighbours(path: Path, nearest: np.ndarray, index: np.ndarray) -> None:
     """Check the neighbours of each image (n, k): other images of the n images."""
-    shapes = nearest.ndim == 2 and index.shape == nearest.shape[:1]
+    shapes = nearest.ndim == 2 and index.shape == nearest.shape[:1] and nearest.size
     whole = nearest.dtype == index.dtype == np.int64
-    if (
-        not shapes
-        or not whole
-        or not nearest.size
-        or len(np.unique(index)) < len(index)
-    ):
+    if not shapes or not whole or len(np.unique(index)) < len(index):
         raise InputError(
             f"{path}: has neighbours {nearest.dtype} {nearest.shape} of images "
             f"{index.dtype} {index.shape}; expected some of each image; re-create it"

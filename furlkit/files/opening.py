@@ -37,11 +37,14 @@ def open_regular(path: Path | str) -> BufferedReader:
 
 def open_handle(path: Path | str) -> int:
     """Like `open_regular`, as a bare handle without the memory of a buffer."""
-    with reading(path), _nameable(path):
+    try:
         # Opening a device may have side effects: check the type first. The file may be
         # exchanged in between: the second check refuses the new file.
-        _check_regular(path, os.stat(path))
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with reading(path):
+            _check_regular(path, os.stat(path))
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # A name in a file may contain a zero byte.
+        raise InputError(f"{path}: cannot be the name of a file: {error}") from error
     try:
         _check_regular(path, os.fstat(handle))
     except InputError:
@@ -86,11 +89,7 @@ def read_bytes(path: Path | str, most: int) -> bytes:
 
 def same_bytes(one: Path, other: Path) -> bool:
     """Compare two files byte by byte, independent of their headers."""
-    with (
-        open_regular(one) as first,
-        open_regular(other) as second,
-        reading(one),
-    ):
+    with open_regular(one) as first, open_regular(other) as second, reading(one):
         while chunk := first.read(_CHUNK):
             if chunk != second.read(_CHUNK):
                 return False
@@ -137,14 +136,6 @@ def reading(path: Path | str) -> Iterator[None]:
         raise InputError(f"{path}: is a folder; expected a file") from error
     except OSError as error:
         raise DiskError(f"{path}: cannot read: {error.strerror or error}") from error
-
-
-@contextmanager
-def _nameable(path: Path | str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # A name in a file may contain a zero byte.
-        raise InputError(f"{path}: cannot be the name of a file: {error}") from error
 
 
 def _check_regular(path: Path | str, found: os.stat_result) -> None:

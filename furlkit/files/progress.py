@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, open_facts
 
@@ -61,9 +62,7 @@ class ProgressFile:
         known = [*astuple(self._provenance), self._output.name, self._versions]
         return hashlib.sha256(canonical(known).encode()).hexdigest()
 
-    def save(
-        self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
-    ) -> None:
+    def save(self, step: int, tensors: Tensors, values: dict[str, Any]) -> None:
         """Replace the saved state, which may contain the client's private state."""
         facts = ProgressFacts(self._key, step, values, _table_hash(tensors))
         write(self.path, tensors, self._provenance.header("progress", facts), OWNER)
@@ -75,15 +74,15 @@ class ProgressFile:
         try:
             opened, facts = open_facts(self.path, "progress", ProgressFacts)
             if facts.key != self._key:
-                reason = "belongs to different options, inputs or versions"
-                return None, f"{self.path}: {reason}; starting over"
+                why = "belongs to different options, inputs or versions"
+                raise InputError(f"{self.path}: {why}")
             tensors = opened.tensors()
             if facts.tensors != _table_hash(tensors):
-                reason = "cannot be resumed: the tensors are not the saved tensors"
-                return None, f"{self.path}: {reason}; starting over"
-            return Progress(facts.step, tensors, facts.values), None
+                why = "cannot be resumed: the tensors are not the saved tensors"
+                raise InputError(f"{self.path}: {why}")
         except FurlkitError as error:
             return None, f"{error}; starting over"
+        return Progress(facts.step, tensors, facts.values), None
 
     def discard(self) -> None:
         """Delete the file at the end of the work."""

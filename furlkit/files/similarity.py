@@ -18,7 +18,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
-from furlkit.files.features import FeatureFacts, open_table
+from furlkit.files.features import FeatureFacts
 
 STEP = 127
 # Tolerance of a stored cosine: float32 sums, and rounding to the type.
@@ -58,8 +58,13 @@ def write_similarity(
     may contain a matrix too.
     """
     shape = (len(index), len(index)) if columns is None else columns.shape
-    stored = (_stored(path, block, encoding) for block in blocks)
-    matrix = Blocks(np.dtype(encoding), shape, stored)
+
+    def stored() -> Iterator[np.ndarray]:
+        for block in blocks:
+            check_finite(path, "matrix", block)
+            yield np.rint(block.clip(-1, 1) * STEP) if encoding == "int8" else block
+
+    matrix = Blocks(np.dtype(encoding), shape, stored())
     more = {"index": index.astype(np.int64)}
     if columns is not None:
         more["columns"] = columns.astype(np.int32)
@@ -72,22 +77,14 @@ def kept_of(percent: float, n: int) -> int:
     return min(n, max(1, math.ceil(percent * n / 100)))
 
 
-def read_similarity(path: Path) -> Similarity:
-    """Open a similarity file; checks the hash, the shape, and that values are cosines.
-
-    The largest cosines of each row are read as float32. A whole matrix stays on disk,
-    in the stored type: `cosines` decodes any block.
-    """
-    opened, facts = open_table(path, "similarity", "matrix")
-    return similarity_of(opened, facts)
-
-
 def similarity_of(
     opened: Container, facts: FeatureFacts, by: str = "check", private: bool = False
 ) -> Similarity:
     """Read the cosines of a file opened by `open_table`; `by` is the hash to compare.
 
-    With `private` a whole matrix is copied to a file that no other process can change.
+    The largest cosines of each row are read as float32. A whole matrix stays on disk,
+    in the stored type: `cosines` decodes any block. With `private` a whole matrix is
+    copied to a file that no other process can change.
     """
     path, (n, k) = opened.path, opened.entry("matrix").shape
     rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)
@@ -141,11 +138,6 @@ def cosines(block: np.ndarray) -> np.ndarray:
     return numbers / STEP if block.dtype == np.int8 else numbers
 
 
-def _stored(path: Path, block: np.ndarray, encoding: str) -> np.ndarray:
-    check_finite(path, "matrix", block)
-    return np.rint(block.clip(-1, 1) * STEP) if encoding == "int8" else block
-
-
 def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
     """Check that columns are from 0 to n - 1."""
     if columns.size and not 0 <= columns.min() <= columns.max() < n:
@@ -156,6 +148,9 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
 
 
 Part = Callable[[slice, slice], np.ndarray]
+Shape = tuple[int, ...]
+Cell = tuple[int, int]
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
@@ -173,10 +168,7 @@ def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
 def _check_largest(
     path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
 ) -> None:
-    def part(rows: slice, places: slice) -> np.ndarray:
-        return matrix[rows, places]
-
-    _check_range(path, part, matrix.shape, columns, rounding)
+    _check_range(path, lambda r, c: matrix[r, c], matrix.shape, columns, rounding)
     there = columns == np.arange(len(columns))[:, None]
     own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
     _check_own(path, own, rounding)
@@ -210,9 +202,7 @@ def _check_sides(
             )
 
 
-def _by_column(
-    path: Path, matrix: np.ndarray, columns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_column(path: Path, matrix: np.ndarray, columns: np.ndarray) -> Pair:
     """Sort each row by column; raise if a row has a column twice."""
     ordered, values = np.empty_like(columns), np.empty_like(matrix)
     for rows in _slices(len(columns)):
@@ -228,9 +218,7 @@ def _by_column(
     return ordered, values
 
 
-def _found(
-    ordered: np.ndarray, rows: np.ndarray, column: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _found(ordered: np.ndarray, rows: np.ndarray, column: np.ndarray) -> Pair:
     """Bisect for a column in each of these rows; return the place and a match flag."""
     k = ordered.shape[1]
     low, high = np.zeros(rows.shape, np.int32), np.full(rows.shape, k, np.int32)
@@ -247,9 +235,7 @@ def _slices(length: int, start: int = 0) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK, length))
 
 
-def _first(
-    shape: tuple[int, ...], wrong: Part, upper: bool = False
-) -> tuple[int, int] | None:
+def _first(shape: Shape, wrong: Part, upper: bool = False) -> Cell | None:
     """Return the first wrong cell; `upper` skips blocks below the diagonal."""
     for rows in _slices(shape[0]):
         cells = []
@@ -268,11 +254,7 @@ def _at(part: Part, i: int, j: int) -> float:
 
 
 def _check_range(
-    path: Path,
-    part: Part,
-    shape: tuple[int, ...],
-    columns: np.ndarray | None,
-    rounding: float,
+    path: Path, part: Part, shape: Shape, columns: np.ndarray | None, rounding: float
 ) -> None:
     """Check that values are between -1 and 1; NaN fails."""
     most = 1 + SUMMING + rounding

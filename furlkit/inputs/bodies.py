@@ -24,6 +24,7 @@ from furlkit.weights import is_batchnorm_statistic, online_name
 FACTOR = 1e4
 # Sums of squares in float32 are slightly inexact.
 SLACK = 0.9
+GROUPS = ("weights", "statistics", "counters")
 
 
 class Size(NamedTuple):
@@ -66,8 +67,9 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
             _check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
             square, largest = found.get(name, Size(0.0, 0.0))
-            squared = _squared(opened, entry, piece)
-            found[name] = Size(square + squared, max(largest, _largest(piece)))
+            square += _squared(opened, entry, piece)
+            ends = -float(piece.min(initial=0)), float(piece.max(initial=0))
+            found[name] = Size(square, max(largest, *ends))
         if piece.dtype.kind == "f" and not statistic:
             sketch += sketch_of(piece, name, number[name], prod(entry.shape))
         number[name] += 1
@@ -90,10 +92,6 @@ def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | No
             piece = values[start : start + step]
             sketch += sketch_of(piece, name, number, len(values))
     return sketch.astype(np.float32)
-
-
-def _largest(piece: np.ndarray) -> float:
-    return max(-float(piece.min(initial=0)), float(piece.max(initial=0)))
 
 
 def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
@@ -135,11 +133,7 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
     limit would make the server refuse the honest clients of the next round.
     """
     counts: dict[str, int] = {}
-    groups: dict[str, set[str]] = {
-        "weights": set(),
-        "statistics": set(),
-        "counters": set(),
-    }
+    groups: dict[str, set[str]] = {name: set() for name in GROUPS}
     for model in models:
         for entry in model.opened.entries:
             counts[entry.name] = max(prod(entry.shape), 1)
@@ -165,14 +159,12 @@ def _too_large(
     for model in having:
         found = model.sizes[name].largest
         if sqrt(model.sizes[name].square) > bound and found > _bound(usual, most):
-            yield (
-                model,
-                (
-                    f"{name} has numbers up to {found:.4g}, usual are numbers up to "
-                    f"{usual:.4g}; leave client {model.facts.client} out, or train it "
-                    "again with a lower --lr"
-                ),
+            reason = (
+                f"{name} has numbers up to {found:.4g}, usual are numbers up to "
+                f"{usual:.4g}; leave client {model.facts.client} out, or train it "
+                "again with a lower --lr"
             )
+            yield model, reason
 
 
 def _group(entry: Entry) -> str:

@@ -35,14 +35,12 @@ def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str
         return None
     try:
         opened = open_kind(path, kind)
-        for _ in opened.stream():  # Compares the checksum.
-            pass
+        opened.check_body()
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
-    known = (
-        asdict(facts) if is_dataclass(facts) and not isinstance(facts, type) else facts
-    )
+    record = is_dataclass(facts) and not isinstance(facts, type)
+    known = asdict(facts) if record else facts
     header = opened.header
     changes = [
         *_changes("--", header.options, provenance.options),
@@ -50,7 +48,8 @@ def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str
         *_changes("the content of ", header.inputs, provenance.inputs),
     ]
     # Most facts follow from the options: facts matter only if options are equal.
-    changes = changes or _changes("", header.facts, _without_none(known))
+    facts = {key: value for key, value in known.items() if value is not None}
+    changes = changes or _changes("", header.facts, facts)
     return opened.content if _accepted(path, changes) else None
 
 
@@ -71,11 +70,10 @@ def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None
     if not is_sealed(document):
         console.info(f"{path}: has no content hash; making it again")
         return None
-    options = document.get("options")
+    found = document.get("options")
+    options = found if isinstance(found, dict) else {}
     rest = {key: value for key, value in known.items() if key != "options"}
-    changes = [
-        *_changes("--", options if isinstance(options, dict) else {}, known["options"]),
-    ]
+    changes = _changes("--", options, known["options"])
     changes = changes or _changes("", document, rest)
     return document if _accepted(path, changes) else None
 
@@ -120,7 +118,3 @@ def _shown(value: Any) -> str:
         case list():
             return shortened(",".join(map(_shown, value)))
     return shortened(str(value))
-
-
-def _without_none(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in facts.items() if value is not None}

@@ -335,8 +335,7 @@ def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
         return None
     try:
         opened = Container(output)
-        for _ in opened.stream():  # Compares the checksum.
-            pass
+        opened.check_body()
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None

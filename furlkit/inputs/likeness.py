@@ -101,17 +101,12 @@ def name_differences(taken: Sequence[Taken]) -> None:
     for each in taken:
         rounds.setdefault(each.upload.facts.round, []).append(each)
     for together in rounds.values():
-        _name_odd(together, [_options(each.file) for each in together])
-        _name_odd(together, [{"partition": _partition(each)} for each in together])
-
-
-def _options(file: Container) -> dict[str, Any]:
-    return {k: v for k, v in file.header.options.items() if k not in OWN}
-
-
-def _partition(opened: Taken) -> str | None:
-    told = getattr(opened.upload.facts, "partition", None)
-    return told or opened.file.header.inputs.get("partition")
+        options = [each.file.header.options.items() for each in together]
+        _name_odd(together, [{k: v for k, v in o if k not in OWN} for o in options])
+        told = [getattr(each.upload.facts, "partition", None) for each in together]
+        inputs = [each.file.header.inputs.get("partition") for each in together]
+        both = zip(told, inputs, strict=True)
+        _name_odd(together, [{"partition": one or other} for one, other in both])
 
 
 def _name_odd(opened: list[Taken], made: list[dict[str, Any]]) -> None:

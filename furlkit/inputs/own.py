@@ -3,15 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.private import Private
 from furlkit.models.architecture import build
 from furlkit.models.loading import check_tensors, full_architecture
 from furlkit.personal.apfl import ALPHA
-from furlkit.weights import OWN, Tensors, below, parts_of, weighted_sum
+from furlkit.weights import OWN, Tensors, below, mixed, parts_of
 
 
 def own_model(model: Checkpoint, private: Private) -> Checkpoint:
@@ -51,9 +49,7 @@ def _mixed(v: Tensors, w: Tensors, private: Private) -> Tensors:
     alpha = float(private.memory[ALPHA])
     if not 0 <= alpha <= 1:
         raise InputError(f"{private.path}: {ALPHA} is {alpha:g}, expected 0 to 1")
-    shares = [alpha, 1 - alpha]
-    pairs = {name: [array, w.get(name, array)] for name, array in v.items()}
-    return {k: np.asarray(weighted_sum(pair, shares)) for k, pair in pairs.items()}
+    return {**v, **mixed(v, w, alpha)}
 
 
 def _check_round(model: Checkpoint, private: Private) -> None:

@@ -76,10 +76,8 @@ def _facts_like(path: Path, options: Options) -> CheckpointFacts:
                 "the architecture; leave out either"
             )
     facts = open_checkpoint(path)[1]
-    architecture = full_architecture(path, facts).to_dict()
-    return CheckpointFacts(
-        "global", 0, architecture, facts.mean, facts.std, reading=facts.reading
-    )
+    known = (full_architecture(path, facts).to_dict(), facts.mean, facts.std)
+    return CheckpointFacts("global", 0, *known, reading=facts.reading)
 
 
 def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
@@ -89,17 +87,14 @@ def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
         options.encoder or "cnn5", options.image_size or min(height, width), channels,
         **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
-    mean, std = list(images.mean), list(images.std)
+    facts = (architecture.to_dict(), list(images.mean), list(images.std))
     reading = images.reading.facts() or None
-    return CheckpointFacts(
-        "global", 0, architecture.to_dict(), mean, std, reading=reading
-    )
+    return CheckpointFacts("global", 0, *facts, reading=reading)
 
 
 def _drawn(facts: CheckpointFacts, seed: int) -> Checkpoint:
     """Return the model that init would write with this seed."""
-    net = build(
-        Architecture.from_dict(facts.architecture), torch_generator(seed, "init")
-    )
+    architecture = Architecture.from_dict(facts.architecture)
+    net = build(architecture, torch_generator(seed, "init"))
     header = Provenance("init", seed=seed).header("checkpoint", facts)
     return Checkpoint(NO_FILE, facts, "", tensors_of(net), header)

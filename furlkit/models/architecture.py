@@ -57,10 +57,9 @@ class Architecture:
         if self.projector_norm not in NORMS:
             norm, known = str(self.projector_norm)[:60], ", ".join(NORMS)
             raise UsageError(f"--projector-norm {norm}: expected one of {known}")
+        # Check that h exists for images of this size.
         if encoder_entry(self.encoder).features is None:
-            _measured_features(
-                self.bare
-            )  # Check that h exists for images of this size.
+            _measured_features(self.bare)
 
     @property
     def feature_dim(self) -> int:

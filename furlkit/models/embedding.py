@@ -91,9 +91,8 @@ def embed_mixed(
     """
     net.eval()
     device = next(net.parameters()).device
-    chosen = instahide.draw_mixtures(
-        torch.from_numpy(places), len(index), rng
-    )  # (n, k)
+    own = torch.from_numpy(places)
+    chosen = instahide.draw_mixtures(own, len(index), rng)  # (n, k)
     coefficients = instahide.draw_coefficients(len(places), rng).to(device)  # (n, k)
     rows = []
     with console.bar(f"embedding {len(places):,} mixtures", len(places)) as bar:

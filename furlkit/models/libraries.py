@@ -112,14 +112,11 @@ def _without_dropout(net: nn.Module) -> nn.Module:
     # Classes of stochastic depth in torchvision and timm, and their probability.
     depth = {"StochasticDepth": "p", "DropPath": "drop_prob"}
     for module in net.modules():
-        name = "p" if isinstance(module, _DropoutNd) else depth.get(_class(module))
+        dropout = isinstance(module, _DropoutNd)
+        name = "p" if dropout else depth.get(type(module).__name__)
         if name is not None:
             setattr(module, name, 0.0)
     return net
-
-
-def _class(module: nn.Module) -> str:
-    return type(module).__name__
 
 
 def _timm(a: Architecture) -> Any:

@@ -100,17 +100,13 @@ def check_tensors(
     for name, array in tensors.items():
         if name not in expected:
             raise InputError(f"{path}: has {name}, which {owner} lacks")
-        shape, dtype = tuple(expected[name].shape), _dtype(expected[name])
+        shape = tuple(expected[name].shape)
+        dtype = str(expected[name].dtype).removeprefix("torch.")
         if array.shape != shape or array.dtype.name != dtype:
             raise InputError(
                 f"{path}: {name} is {array.dtype} {array.shape}, {owner} has "
                 f"{dtype} {shape}"
             )
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    """Name of a tensor's type, equal to numpy's name."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def batchnorm_names(net: nn.Module) -> set[str]:

@@ -19,6 +19,8 @@ ENCODER = "encoder."
 AUXILIARY = ("encoder.aux1.", "encoder.aux2.", "encoder.AuxLogits.")
 
 LARGEST = 1e12  # Trained networks stay far below; the squares of 1e19 are infinite.
+Shape = tuple[int, ...]
+Changed = tuple[np.ndarray, list[str]]  # A tensor, and the changes in words.
 
 
 class Fitted(NamedTuple):
@@ -51,7 +53,9 @@ def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]
     """Require equal encoder tensors; return the names of the unused classifier."""
     theirs = {name for name in source.tensors if name.startswith(ENCODER)}
     ours = {name for name in own if name.startswith(ENCODER)}
-    lacking = {name for name in ours - theirs if not _may_lack(name, source.whole)}
+    # BatchNorm counts may be missing; in checkpoints, all statistics.
+    may_lack = _is_count if source.whole else is_batchnorm_statistic
+    lacking = {name for name in ours - theirs if not may_lack(name)}
     more = {name for name in theirs - ours if not _classifies(name, source, a)}
     if lacking or more:
         found = f"lacks {_some(lacking)}" if lacking else f"has {_some(more)}"
@@ -63,10 +67,8 @@ def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]
     return sorted(name.removeprefix(ENCODER) for name in theirs - ours)
 
 
-def _may_lack(name: str, whole: bool) -> bool:
-    """Accept missing BatchNorm counts; in checkpoints, all missing statistics."""
-    counts = name.endswith(".num_batches_tracked")
-    return counts if whole else is_batchnorm_statistic(name)
+def _is_count(name: str) -> bool:
+    return name.endswith(".num_batches_tracked")
 
 
 def _classifies(name: str, source: Pretrained, a: Architecture) -> bool:
@@ -96,15 +98,13 @@ def _check_values(source: Pretrained, name: str, array: np.ndarray) -> None:
     )
 
 
-def _of_type(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[str]]:
+def _of_type(array: np.ndarray, dtype: np.dtype) -> Changed:
     if array.dtype == dtype or not array.dtype.kind == dtype.kind == "f":
         return array, []
     return array.astype(dtype), [f"{array.dtype} to {dtype}"]
 
 
-def _of_shape(
-    name: str, array: np.ndarray, shape: tuple[int, ...], first: bool
-) -> tuple[np.ndarray, list[str]]:
+def _of_shape(name: str, array: np.ndarray, shape: Shape, first: bool) -> Changed:
     """Convert an input tensor to another shape if possible; `first` marks the stem."""
     if array.shape == shape:
         return array, []
@@ -129,9 +129,7 @@ def _check_fitted(source: Pretrained, taken: Tensors, own: Tensors) -> None:
             )
 
 
-def _fitted_stem(
-    weight: np.ndarray, shape: tuple[int, ...]
-) -> tuple[np.ndarray, list[str]]:
+def _fitted_stem(weight: np.ndarray, shape: Shape) -> Changed:
     """Convert filters (O, C, k, k) to other channels and another k.
 
     Every channel gets the mean filter, scaled to keep the sum: the response to images
@@ -150,9 +148,7 @@ def _fitted_stem(
     return weight, changes
 
 
-def _fitted_positions(
-    positions: np.ndarray, shape: tuple[int, ...]
-) -> tuple[np.ndarray, list[str]]:
+def _fitted_positions(positions: np.ndarray, shape: Shape) -> Changed:
     """Position embeddings (1, p + n * n, D), with p tokens that are not patches."""
     if positions.ndim != 3 or len(shape) != 3 or positions.shape[2] != shape[2]:
         return positions, []
@@ -174,14 +170,14 @@ def _sides(before: int, after: int, p: int) -> tuple[int, int, int] | None:
     return (p, old, new) if fits and old and new else None
 
 
-def _resampled(maps: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+def _resampled(maps: np.ndarray, size: Shape) -> np.ndarray:
     """(A, B, h, w) -> (A, B, *size), bicubic with antialiasing."""
     found = torch.from_numpy(np.ascontiguousarray(maps))
     options = {"mode": "bicubic", "antialias": True}
     return F.interpolate(found, size, **options).numpy()  # type: ignore[arg-type]
 
 
-def _by(size: tuple[int, ...]) -> str:
+def _by(size: Shape) -> str:
     return " x ".join(map(str, size))
 
 

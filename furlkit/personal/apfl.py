@@ -21,7 +21,6 @@ overflow in one model skips the step of both.)
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -160,19 +159,16 @@ class Views(Pair):
         """Note what the projectors of the copy give, then mix it in."""
         batch, same = batch.twice()
         z_g: list[Tensor] = []
-        with after_projectors(self.learner, partial(_note, z_g)):
+
+        def mixed(z: Tensor) -> Tensor:
+            return torch.lerp(z_g.pop(0), z, self.alpha.to(z.dtype))
+
+        with after_projectors(self.learner, lambda z: z_g.append(z.detach())):
             forward = self.learner.step(batch)
-        with after_projectors(self.own, lambda z: self._mixed(z_g.pop(0), z)):
+        with after_projectors(self.own, mixed):
             losses = self.own_losses(Crossed(same))
         own = {f"{OWN}{name}": loss for name, loss in losses.items()}
         return forward._replace(losses={**forward.losses, **own})
-
-    def _mixed(self, z_g: Tensor, z: Tensor) -> Tensor:
-        return torch.lerp(z_g, z, self.alpha.to(z.dtype))
-
-
-def _note(found: list[Tensor], z: Tensor) -> None:
-    found.append(z.detach())
 
 
 class Crossed:
@@ -195,17 +191,14 @@ def after_projectors(
     learner: nn.Module, change: Callable[[Tensor], Tensor | None]
 ) -> Iterator[None]:
     """Apply `change` to the outputs of a learner's projectors and its target's."""
-    found = [m for name, m in learner.named_modules() if _is_projector(name)]
+    modules = learner.named_modules()
+    found = [m for name, m in modules if name.rpartition(".")[2] == "projector"]
     hooks = [m.register_forward_hook(lambda _m, _x, z: change(z)) for m in found]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _is_projector(name: str) -> bool:
-    return name.rpartition(".")[2] == "projector"
 
 
 def learner(

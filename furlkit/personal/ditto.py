@@ -23,11 +23,7 @@ from furlkit.terms.proximal import proximal_term
 
 
 def term(
-    net: nn.Module,
-    w: Mapping[str, Mapping[str, Tensor]],
-    *,
-    pull: float,
-    pull_to: str,
+    net: nn.Module, w: Mapping[str, Mapping[str, Tensor]], *, pull: float, pull_to: str
 ) -> Callable[[Any, Any], Tensor] | None:
     """Second summand; `w` holds the "received" and the "trained" weights."""
     if not pull:

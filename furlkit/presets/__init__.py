@@ -62,23 +62,18 @@ def own_files(name: str) -> list[str]:
 
 def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
     chain = [name]
-    found = _read(name)
+    found = read_toml(_path(name))
     while (base := found.pop("extends", None)) is not None:
         if isinstance(base, str) and base.endswith(".toml"):
             base = str(Path(chain[-1]).parent / base)
         if not isinstance(base, str) or base in chain:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
-        found = _merged(_read_for(chain[-1], base), found)
+        try:
+            found = _merged(read_toml(_path(base)), found)
+        except FurlkitError as error:
+            raise type(error)(f"{error}; {chain[-1]} extends it") from error
         chain.append(base)
     return chain, found
-
-
-def _read_for(name: str, base: str) -> dict[str, Any]:
-    """Read the base of a preset."""
-    try:
-        return _read(base)
-    except FurlkitError as error:
-        raise type(error)(f"{error}; {name} extends it") from error
 
 
 def _merged(
@@ -104,10 +99,6 @@ def _overruled(command: str, base: dict[str, Any], own: dict[str, Any]) -> set[s
             found |= {option.name for option in family.options}
             found -= {option.name for option in entry.options}
     return found
-
-
-def _read(name: str) -> dict[str, Any]:
-    return read_toml(_path(name))
 
 
 def text_of(name: str) -> str:

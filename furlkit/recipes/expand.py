@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,10 @@ MOST_STEPS = 10**7
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # A path that begins like an option or a home folder gets the prefix "./".
 OPTION_LIKE = ("-", "~")
+Round = int | None  # None: outside of rounds.
+Clients = tuple[int, ...]
+Found = tuple[list[str], list[str]]  # Words of a command, and paths of the files.
+Written = dict[Ref, tuple[str, list[str]]]  # By output, the word and the paths.
 
 
 class Step(NamedTuple):
@@ -36,8 +40,8 @@ class Step(NamedTuple):
 
     stage: str
     phase: str
-    round: int | None
-    clients: tuple[int, ...]
+    round: Round
+    clients: Clients
     command: list[str]
     reads: list[str]
     after: list[str]
@@ -97,23 +101,16 @@ class _File:
     """
 
     def __init__(self, folder: str, pattern: str, given: bool):
-        self._folder, self._pattern, self.given = folder, pattern, given
+        self._path, self.given = folder + pattern, given
         counted = ROUND.search(pattern)
         self.by_round, self.by_client = counted is not None, "{client}" in pattern
         self.phase = (counted[1] or "") if counted else ""
-        self._known: dict[int | None, str] = {}
+        self._of_round = cache(lambda n: folder + ROUND.sub(f"{n:03d}", pattern))
 
-    def path(self, number: int | None, client: int | str) -> str:
+    def path(self, number: Round, client: int | str) -> str:
         """Path of the file of a round and a client."""
-        pattern = self._known.get(number) or self._of_round(number)
-        return pattern.replace("{client}", str(client)) if self.by_client else pattern
-
-    def _of_round(self, number: int | None) -> str:
-        filled = self._pattern
-        if self.by_round:
-            filled = ROUND.sub(f"{number:03d}", filled)
-        self._known[number] = self._folder + filled
-        return self._known[number]
+        path = self._of_round(number) if self.by_round else self._path
+        return path.replace("{client}", str(client)) if self.by_client else path
 
 
 def _ordered(stages: list[Template]) -> list[Template]:
@@ -163,11 +160,10 @@ class _Expansion:
         # made: by path, the output to wait for; own: by file and client, the last round.
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
-        self.shared: dict[tuple[Ref, int | None], tuple[list[str], list[str]]] = {}
+        self.shared: dict[tuple[Ref, Round], Found] = {}
         self.missing: dict[str, Ref] = {}  # By stage, the unreadable placeholder.
-        self.records = {
-            name: record_path(run, name, t.text) for name, t in self.templates.items()
-        }
+        texts = {name: t.text for name, t in self.templates.items()}
+        self.records = {name: record_path(run, name, texts[name]) for name in texts}
         self._files: dict[str, _File] = {}
         self._check_numbers()
 
@@ -187,7 +183,7 @@ class _Expansion:
             raise UsageError(f"out={self.run.out!r}: cannot be the name of a folder")
 
     @cached_property
-    def clients(self) -> tuple[int, ...]:
+    def clients(self) -> Clients:
         """Clients that may train: all but `without`."""
         without = set(str(self.run.settings["without"]).replace(",", " ").split())
         count = self.run.number("clients")
@@ -210,7 +206,7 @@ class _Expansion:
         return word
 
     @cached_property
-    def participants(self) -> dict[str, list[tuple[int, ...]]]:
+    def participants(self) -> dict[str, list[Clients]]:
         """By phase, the clients of each round; round 0 has every client."""
         text = self.run.settings["fraction"]
         try:
@@ -277,7 +273,9 @@ class _Expansion:
         self._note_own(self.steps[first:])
 
     def _expand_rounds(self, phase: str) -> None:
-        stages = self._of_phase(phase)
+        every = (t for t in self.templates.values() if self._by_round(t.main))
+        stages = [t for t in every if self._file(t.main.name).phase == phase]
+        stages = _ordered(stages)
         for number in range(self.last[phase] + 1):
             self.shared.clear()
             first = len(self.steps)
@@ -285,11 +283,6 @@ class _Expansion:
                 if number in self._rounds(template):
                     self._expand(template, number)
             self._note_own(self.steps[first:])
-
-    def _of_phase(self, phase: str) -> list[Template]:
-        """Stages that run in the rounds of a phase."""
-        stages = (t for t in self.templates.values() if self._by_round(t.main))
-        return _ordered([t for t in stages if self._file(t.main.name).phase == phase])
 
     def _once(self) -> list[list[Template]]:
         """Stages that run once: before the first phase, then after each phase."""
@@ -358,7 +351,7 @@ class _Expansion:
             self._files[name] = _File(folder, path, given)
         return self._files[name]
 
-    def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
+    def _round_of(self, ref: Ref, number: Round, client: int | None) -> Round:
         """Round of the file that a placeholder refers to; None for a file without rounds."""
         if not self._file(ref.name).by_round:
             return None
@@ -385,9 +378,7 @@ class _Expansion:
             raise _MissingError(ref)
         return found
 
-    def _read(
-        self, ref: Ref, number: int | None, clients: tuple[int, ...]
-    ) -> tuple[list[str], list[str]]:
+    def _read(self, ref: Ref, number: Round, clients: Clients) -> Found:
         """Words of the command for a placeholder, and the paths of the files."""
         if ref.at != "all":
             return self._existing(ref, number, clients)
@@ -400,24 +391,18 @@ class _Expansion:
             raise _MissingError(ref)
         return words, words
 
-    def _existing(
-        self, ref: Ref, number: int | None, clients: tuple[int, ...]
-    ) -> tuple[list[str], list[str]]:
-        file = self._file(ref.name)
+    def _existing(self, ref: Ref, number: Round, clients: Clients) -> Found:
+        file, recipe = self._file(ref.name), self.run.recipe.path
         if ref.every or not file.by_client:
             return self._shared(ref, number)
-        if clients:
-            at = self._round_of(ref, number, clients[0])
-            paths = [file.path(at, c) for c in clients]
-            words = paths if len(paths) == 1 else [file.path(at, "{client}")]
-        else:
-            raise InputError(
-                f"{self.run.recipe.path}: {ref} is of one client; write * for all"
-            )
+        if not clients:
+            raise InputError(f"{recipe}: {ref} is of one client; write * for all")
+        at = self._round_of(ref, number, clients[0])
+        paths = [file.path(at, c) for c in clients]
         self._require(ref, paths)
-        return words, paths
+        return paths if len(paths) == 1 else [file.path(at, "{client}")], paths
 
-    def _shared(self, ref: Ref, number: int | None) -> tuple[list[str], list[str]]:
+    def _shared(self, ref: Ref, number: Round) -> Found:
         """Like `_existing`, for files common to the clients of a round; cached."""
         if (ref, number) in self.shared:
             return self.shared[ref, number]
@@ -432,7 +417,7 @@ class _Expansion:
         self.shared[ref, number] = paths, paths
         return paths, paths
 
-    def _last_of_every_client(self, name: str, number: int | None) -> list[str]:
+    def _last_of_every_client(self, name: str, number: Round) -> list[str]:
         """Newest file of every client: of this round, or of the client's last round."""
         file, found = self._file(name), []
         now = number if file.phase == self.phase else None
@@ -449,23 +434,21 @@ class _Expansion:
         if not paths or not self.made.keys() >= {*paths}:
             raise _MissingError(ref)
 
-    def _of_round(self, number: int | None, phase: str) -> tuple[int, ...]:
+    def _of_round(self, number: Round, phase: str) -> Clients:
         if number is None:
             return self.clients
         drawn = self.participants[phase]
         return drawn[number] if 0 <= number < len(drawn) else ()
 
-    def _write(
-        self, ref: Ref, number: int | None, clients: tuple[int, ...]
-    ) -> tuple[str, list[str]]:
+    def _write(self, ref: Ref, at: Round, clients: Clients) -> tuple[str, list[str]]:
         """Word of the command for an output, and the paths, one per client."""
-        at, file = self._round_of(ref, number, None), self._file(ref.name)
+        at, file = self._round_of(ref, at, None), self._file(ref.name)
         paths = [file.path(at, client) for client in clients or ("",)]
         return paths[0] if len(paths) == 1 else file.path(at, "{client}"), paths
 
     # --- steps ------------------------------------------------------------------------
 
-    def _expand(self, template: Template, number: int | None) -> None:
+    def _expand(self, template: Template, number: Round) -> None:
         """Add the steps of a stage in a round; skip steps with a missing input."""
         self.phase = self._file(template.main.name).phase
         for clients in self._groups(template, number):
@@ -474,9 +457,7 @@ class _Expansion:
             except _MissingError as error:
                 self.missing[template.stage.name] = error.args[0]
 
-    def _groups(
-        self, template: Template, number: int | None
-    ) -> Iterator[tuple[int, ...]]:
+    def _groups(self, template: Template, number: Round) -> Iterator[Clients]:
         if not self._file(template.main.name).by_client:
             yield ()
             return
@@ -495,9 +476,7 @@ class _Expansion:
             for start in range(0, len(found), self.group):
                 yield tuple(found[start : start + self.group])
 
-    def _add(
-        self, template: Template, number: int | None, clients: tuple[int, ...]
-    ) -> None:
+    def _add(self, template: Template, number: Round, clients: Clients) -> None:
         fixed = template.main.at
         at = int(fixed) if fixed.isdecimal() else number
         written = {ref: self._write(ref, at, clients) for ref in template.outputs}
@@ -511,7 +490,9 @@ class _Expansion:
                     if isinstance(piece, list):
                         command += piece
                     else:
-                        self._word(piece, at, clients, written, command, reads)
+                        words, paths = self._word(piece, at, clients, written)
+                        command += words
+                        reads += paths
             except _MissingError:
                 if not optional:
                     raise
@@ -533,61 +514,44 @@ class _Expansion:
         self.steps.append(step)
         self.samples.setdefault(tuple(kind), step)
 
-    def _word(
-        self,
-        word: Word,
-        number: int | None,
-        clients: tuple[int, ...],
-        written: dict[Ref, tuple[str, list[str]]],
-        command: list[str],
-        reads: list[str],
-    ) -> None:
-        """Append a word of a template to `command`, and the files to `reads`.
+    def _word(self, word: Word, at: Round, clients: Clients, written: Written) -> Found:
+        """Words of the command for a word of a template, and the files to read.
 
         A command for several clients gets file names with {client}, and fills in each
         client.
         """
         if len(word) == 1:
-            command += self._part(word[0], number, clients, written, reads)
-            return
-        texts = [""]
+            return self._part(word[0], at, clients, written)
+        texts, reads = [""], []  # type: list[str], list[str]
         for part in word:
             if part == Ref("client") and len(clients) > 1:
-                found: Sequence[str] = ["{client}"]
+                found, paths = ["{client}"], []  # type: list[str], list[str]
             else:
-                found = self._part(part, number, clients, written, reads)
+                found, paths = self._part(part, at, clients, written)
             texts = [text + more for text in texts for more in found]
-        command += texts
+            reads += paths
+        return texts, reads
 
     def _part(
-        self,
-        part: str | Ref,
-        number: int | None,
-        clients: tuple[int, ...],
-        written: dict[Ref, tuple[str, list[str]]],
-        reads: list[str],
-    ) -> Sequence[str]:
+        self, part: str | Ref, at: Round, clients: Clients, written: Written
+    ) -> Found:
         """Texts of a part of a word; several for a placeholder with several files."""
         if isinstance(part, str):
-            return (part,)
+            return [part], []
         if part in written:
-            return (written[part][0],)
+            return [written[part][0]], []
         if part.name in COUNTERS:
-            return (self._counter(part, number, clients),)
-        found, paths = self._first(part.choices, number, clients)
-        reads += paths
-        return found
+            return [self._counter(part, at, clients)], []
+        return self._first(part.choices, at, clients)
 
-    def _first(
-        self, choices: Sequence[Ref], number: int | None, clients: tuple[int, ...]
-    ) -> tuple[list[str], list[str]]:
+    def _first(self, choices: Sequence[Ref], number: Round, clients: Clients) -> Found:
         """Like `_read`, for the first of several placeholders with existing files."""
         for ref in choices[:-1]:
             with suppress(_MissingError):
                 return self._read(ref, number, clients)
         return self._read(choices[-1], number, clients)
 
-    def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
+    def _counter(self, ref: Ref, number: Round, clients: Clients) -> str:
         if ref.name == "client":
             if not clients:
                 raise InputError(
@@ -604,8 +568,8 @@ class _Expansion:
         for step in steps:
             for ref in self.templates[step.stage].outputs:
                 if step.round is not None:
-                    last = dict.fromkeys(step.clients, step.round)
-                    self.own.update({(ref.name, c): r for c, r in last.items()})
+                    keys = ((ref.name, client) for client in step.clients)
+                    self.own.update(dict.fromkeys(keys, step.round))
 
     def _check_all_run(self) -> None:
         if 0 in self.last.values():

@@ -41,9 +41,8 @@ class Finished:
         self._times: dict[str, int | None] = {}
         self._remade: set[str] = set()
         self._absent: set[str] = set()
-        self._preset = {
-            name: self._presets(name) for name in {*map(command_name, plan.steps)}
-        }
+        commands = {*map(command_name, plan.steps)}
+        self._preset = {name: self._presets(name) for name in commands}
         self._finished: list[list[bool]] = []  # By step and output.
         self.errors: dict[int, str] = {}  # By number of the step, the last error.
         self.states = [self._state(step) for step in plan.steps]

@@ -163,6 +163,12 @@ def in_one_line(words: Sequence[str], form: str) -> str:
     return line
 
 
+def removing(removal: Removal) -> str:
+    """Shell command that removes files."""
+    # The stamp first: if killed in between, no removed file is needed again.
+    return f"touch {joined([removal.stamp])} && rm -f {joined(removal.files)}"
+
+
 def _for_make(words: Sequence[str]) -> str:
     """Join the words of a command into a line of a make rule."""
     return in_one_line(words, "make").replace("$", "$$")
@@ -171,9 +177,8 @@ def _for_make(words: Sequence[str]) -> str:
 def as_make(plans: Sequence[Plan]) -> Lines:
     """Yield one make rule for each step."""
     runs = _for_make([run_folder(plan) for plan in plans]).replace("#", "\\#")
-    yield _MAKE_HEAD.replace(
-        "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
-    )
+    shell = "SHELL := /bin/sh\n"
+    yield _MAKE_HEAD.replace(shell, f"{shell}runs := {runs}\n")
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         yield from _make_records(plan)
@@ -293,7 +298,7 @@ def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
 def as_dot(plans: Sequence[Plan]) -> Lines:
     """Yield a graph of files and commands for Graphviz."""
     yield "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=Helvetica];"
-    for number, step in _numbered(plans):
+    for number, step in enumerate(step for plan in plans for step in plan.steps):
         label = json.dumps(title(step), ensure_ascii=False)
         yield f"  step{number} [label={label}, style=filled, fillcolor=lightgrey];"
         for path in dict.fromkeys(step.reads):
@@ -323,10 +328,6 @@ def _escaped_in_json(found: re.Match) -> str:
     if sign.isprintable():
         return sign
     return "\\u007f" if sign == "\x7f" else json.dumps(sign).strip('"')
-
-
-def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:
-    return enumerate(step for plan in plans for step in plan.steps)
 
 
 # Forms for one machine; `slurm` and `hq` have the forms for clusters.

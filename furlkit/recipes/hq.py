@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from furlkit.recipes.expand import Plan
-from furlkit.recipes.forms import joined
+from furlkit.recipes.forms import removing
 from furlkit.recipes.jobs import Job, jobs, log_path, unfinished
 from furlkit.recipes.resources import Resources, Site
 
@@ -55,10 +55,7 @@ def _tasks(
 
 def _command(plan: Plan, job: Job, element: int, found: Resources) -> list[str]:
     if job.removal:
-        text = (
-            f"touch {joined([job.removal.stamp])} && rm -f {joined(job.removal.files)}"
-        )
-        return ["sh", "-c", text]
+        return ["sh", "-c", removing(job.removal)]
     words = ["furlkit", *plan.steps[job.steps[element]].command, "-q"]
     if not (found.setup or found.launch or job.quorum):
         return words

@@ -51,11 +51,8 @@ def jobs(plan: Plan) -> list[Job]:
 
 def _fits(plan: Plan, job: Job, step: Step, needs: bool) -> bool:
     """Return whether a step can run in parallel with the steps of a job."""
-    first = plan.steps[job.steps[0]]
-    alike = (first.stage, first.phase, first.round) == (
-        step.stage, step.phase, step.round
-    )  # fmt: skip
-    return alike and not needs and len(job.steps) < LONGEST
+    first = plan.steps[job.steps[0]]  # A step begins with stage, phase and round.
+    return first[:3] == step[:3] and not needs and len(job.steps) < LONGEST
 
 
 def _name(step: Step, before: str) -> str:
@@ -70,16 +67,13 @@ def _quorums(plan: Plan) -> dict[str, int]:
     """By upload, the number of clients that aggregate requires (--at-least)."""
     usual = (presets.table(plan.run.preset, "aggregate") or {}).get("at-least")
     found: dict[str, int] = {}
-    for step in plan.steps:
-        if step.command[0] == "aggregate" and (least := _quorum(step) or usual):
+    for step in (s for s in plan.steps if s.command[0] == "aggregate"):
+        words = [part for word in step.command for part in word.split("=", 1)]
+        typed = next((b for a, b in pairwise(words) if a == "--at-least"), None)
+        if least := typed or usual:
             found |= dict.fromkeys(step.reads, int(least))
     makers = (step for step in plan.steps if step.clients)
     return {p: found[p] for step in makers for p in step.outputs if p in found}
-
-
-def _quorum(step: Step) -> str | None:
-    words = [part for word in step.command for part in word.split("=", 1)]
-    return next((b for a, b in pairwise(words) if a == "--at-least"), None)
 
 
 def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[Job]:
@@ -87,9 +81,8 @@ def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[
     for removal in removals(plan):
         after = sorted({makers[path] for path in removal.after})
         stamp = removal.stamp.rpartition("/")[2].removesuffix(".removed")
-        yield Job(
-            f"remove-files-{stamp}", found[after[-1]].place, [], after, None, removal
-        )
+        name, place = f"remove-files-{stamp}", found[after[-1]].place
+        yield Job(name, place, [], after, None, removal)
 
 
 def log_path(plan: Plan, job: Job, element: int) -> str:
@@ -108,8 +101,7 @@ def unfinished(plan: Plan, found: list[Job]) -> list[list[int]]:
     steps = zip(plan.steps, finished.states, strict=True)
     made = {path for step, state in steps if state != DONE for path in step.writes}
     for number, job in enumerate(found):
-        if job.removal and not (
-            exists(job.removal.stamp) and made.isdisjoint(job.removal.files)
-        ):
+        gone = job.removal
+        if gone and not (exists(gone.stamp) and made.isdisjoint(gone.files)):
             left[number] = [0]
     return left

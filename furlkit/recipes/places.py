@@ -10,7 +10,7 @@ from os.path import normpath
 from pathlib import Path, PurePath
 from typing import Any
 
-from furlkit.catalogue import COMMANDS, writes_file
+from furlkit.catalogue import command_at, writes_file
 from furlkit.errors import InputError
 from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.template import path_of, templates
@@ -59,7 +59,8 @@ def check_names(plan: Plan) -> None:
 def check_written(plan: Plan, step: Step, values: Mapping[str, Any]) -> None:
     """Refuse a command that writes an unplanned file."""
     where = f"{plan.run.recipe.path}: [stages] {step.stage}"
-    for key, option in _options(step.command).items():
+    command = command_at(step.command)
+    for key, option in command.options.items() if command else ():
         if not writes_file(option) or not values.get(key):
             continue
         if not _files(str(values[key]), step.clients) <= {*map(normpath, step.writes)}:
@@ -82,12 +83,6 @@ def check_folders(
                 f"{plan.run.recipe.path}: [stages] {step.stage}: writes into {folder}, "
                 f"which is not below {plan.run.out}; give {key}={folder}, {ALLOW}"
             )
-
-
-def _options(command: Sequence[str]) -> Mapping[str, Any]:
-    """Options of the command at the start of the words."""
-    names = (" ".join(command[:count]) for count in (2, 1))
-    return next(COMMANDS[name].options for name in names if name in COMMANDS)
 
 
 def _files(pattern: str, clients: Collection[int]) -> set[str]:

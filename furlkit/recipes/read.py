@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS
+from furlkit.catalogue import command_at
 from furlkit.errors import FurlkitError, InputError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml
 
@@ -377,8 +377,7 @@ def _check_option(recipe: Recipe, key: str, word: str) -> None:
         return
     name, value = key.replace("_", "-"), word.partition("=")[2]
     for stage in recipe.stages.values():
-        names = (" ".join(stage.line.split()[:count]) for count in (2, 1))
-        command = next((COMMANDS[name] for name in names if name in COMMANDS), None)
+        command = command_at(stage.line.split())
         if command and name in {option.name for option in command.options.values()}:
             raise UsageError(
                 f"{word}: {key} is not a setting of this recipe, but an option of "

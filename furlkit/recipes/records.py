@@ -73,17 +73,17 @@ def _records(folder: Path) -> dict[str, Path]:
 
 def _note(plan: Plan, group: int, listed: Collection[str]) -> None:
     """Write recipe.json, which status reads."""
-    run = plan.run
-    stages = {
-        s.name: {"run": s.line, "rounds": s.rounds} for s in run.recipe.stages.values()
-    }
+    run, recipe = plan.run, plan.run.recipe
     noted = {
-        "recipe": run.recipe.path.name,
+        "recipe": recipe.path.name,
         "settings": run.settings,
         "preset": run.preset,
-        "files": run.recipe.files,
-        "inputs": run.recipe.inputs,
-        "stages": stages,
+        "files": recipe.files,
+        "inputs": recipe.inputs,
+        "stages": {
+            name: {"run": stage.line, "rounds": stage.rounds}
+            for name, stage in recipe.stages.items()
+        },
         "group": group,
         "records": sorted(listed),
         "presets": {name: content_of(name) for name in _preset_files(plan)},
@@ -158,10 +158,8 @@ def _loaded(raw: bytes) -> dict[str, Any]:
     if rb"\u0000" in raw:
         raise ValueError("the name of a file cannot contain NUL")
     noted = json.loads(raw)
-    if HALF_SIGN.search(raw):
-        json.dumps(
-            noted, ensure_ascii=False
-        ).encode()  # Fails for half a surrogate pair.
+    if HALF_SIGN.search(raw):  # Encoding fails for half a surrogate pair.
+        json.dumps(noted, ensure_ascii=False).encode()
     return noted
 
 
@@ -177,12 +175,9 @@ def _difference(before: str, after: str) -> str:
     """Describe the options that differ between two records."""
     old, new = _options(before), _options(after)
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    found = [f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys]
+    both = ((key, old.get(key, "none"), new.get(key, "none")) for key in keys)
+    found = [f"{key} {before} -> {after}" for key, before, after in both]
     return ", ".join(found) or "the order of the options"
-
-
-def _shown(options: dict[str, str], key: str) -> str:
-    return options.get(key, "none")
 
 
 def _options(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ The table is in a recipe, or in a file of a site (--resources), which wins. A ta
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,8 @@ class _Tables:
                     f"{path}: [resources.{name}]: expected train, aggregate, evaluate "
                     f"or a stage of the recipe{hint}"
                 )
-            self.parts[name] = self._part(f"resources.{name}", value)
-
-    def _part(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: self._checked(where, key, value) for key, value in table.items()}
+            where = f"resources.{name}"
+            self.parts[name] = {k: self._checked(where, k, v) for k, v in value.items()}
 
     def _checked(self, table: str, key: str, value: Any) -> Any:
         where = f"{self._path}: [{table}] {key}"
@@ -157,10 +155,7 @@ def _typed(where: str, key: str, value: Any, usual: Any) -> Any:
             raise InputError(f"{where} is {value!r}, expected a list of texts")
         return tuple(lines)
     if isinstance(usual, int | float):
-        whole = key != "gpus"
-        if isinstance(value, bool) or not isinstance(
-            value, int if whole else int | float
-        ):
+        if type(value) not in ((int, float) if key == "gpus" else (int,)):
             raise InputError(f"{where} is {value!r}, expected a number")
         if not 0 <= value < 10**9:
             raise InputError(f"{where} is {value!r}, expected 0 or more")

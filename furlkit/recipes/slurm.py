@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from furlkit.errors import UsageError
 from furlkit.recipes.expand import Plan
-from furlkit.recipes.forms import PLANNED, in_one_line, joined, records_of, run_folder
+from furlkit.recipes.forms import (
+    PLANNED,
+    in_one_line,
+    joined,
+    records_of,
+    removing,
+    run_folder,
+)
 from furlkit.recipes.jobs import Job, jobs
 from furlkit.recipes.resources import Resources, Site
 
@@ -162,9 +169,8 @@ def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Li
     """Yield a script with one sbatch per stage and round, `window` rounds at a time."""
     yield _HEAD + PLANNED
     yield from _submit(plans, site)
-    cancels = any(
-        site.of(step).stragglers == "cancel" for p in plans for step in p.samples
-    )
+    found = [site.of(step) for plan in plans for step in plan.samples]
+    cancels = any(resources.stragglers == "cancel" for resources in found)
     yield from _script(site.of(), _ENOUGH * cancels)
     yield _JOB
     if window:
@@ -282,9 +288,7 @@ def _job(plan: Plan, site: Site, number: int, job: Job) -> Lines:
     for k, step in enumerate(steps):
         yield f"{k}) run {in_one_line(step.command, 'Slurm')} ;;"
     if job.removal:
-        # The stamp first: if killed in between, no removed file is needed again.
-        touched, removed = joined([job.removal.stamp]), joined(job.removal.files)
-        yield f"0) touch {touched} && rm -f {removed} ;;"
+        yield f"0) {removing(job.removal)} ;;"
     yield "esac"
     if job.quorum and site.of(steps[0]).stragglers == "cancel":
         uploads = joined(path for step in steps for path in step.outputs)

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -53,7 +54,8 @@ def status(plan: Plan, queue: Queue | None = None) -> Status:
     states = list(finished.states)
     holders: dict[int, str] = {}
     for number, step in enumerate(plan.steps):
-        if states[number] != DONE and (found := _holder(step)):
+        names = (holder(Path(path)) for path in step.outputs)
+        if states[number] != DONE and (found := next(filter(None, names), None)):
             holders[number], states[number] = found, RUNNING
     logged = _logged(plan, states, queue or Queue())
     errors = {
@@ -69,10 +71,9 @@ def _logged(plan: Plan, states: list[str], queue: Queue) -> dict[int, str]:
         return found
     for job in jobs(plan):
         for element, number in enumerate(job.steps):
-            waits = (
-                states[number] in (DONE, RUNNING) or (job.name, element) in queue.tasks
-            )
-            line = "" if waits else _last_line(log_path(plan, job, element))
+            if states[number] in (DONE, RUNNING) or (job.name, element) in queue.tasks:
+                continue
+            line = _last_line(log_path(plan, job, element))
             if line.startswith(ENDED):
                 found[number] = line
     return found
@@ -84,11 +85,6 @@ def _last_line(path: str) -> str:
     except FurlkitError:
         return ""
     return text.rpartition("\n")[2]
-
-
-def _holder(step: Step) -> str | None:
-    found = (holder(Path(path)) for path in step.outputs)
-    return next((name for name in found if name), None)
 
 
 def epoch(step: Step) -> int | None:
@@ -134,11 +130,8 @@ def seconds_left(found: Status) -> float | None:
 
 def images_per_second(found: Status) -> float | None:
     """Mean speed of the last trainings; None before an epoch has ended."""
-    done = [
-        s
-        for s, n in zip(found.plan.steps, found.left, strict=True)
-        if s.trains and not n
-    ]
+    steps = zip(found.plan.steps, found.left, strict=True)
+    done = [step for step, left in steps if step.trains and not left]
     now = [found.plan.steps[number] for number in found.holders]
     outputs = [path for step in [*done[-SAMPLE:], *now] for path in step.outputs]
     lines = (Journal(Path(path)).read() for path in outputs[-SAMPLE:])
@@ -168,11 +161,14 @@ def _duration(output: str) -> float:
 
 def scores(found: Status) -> list[dict[str, Any]]:
     """Metrics of the server's models so far, in the order of the plan."""
+    wanted = {"protocol": str, "round": int, "accuracy": int | float}
     entries = []
     for step, state in zip(found.plan.steps, found.states, strict=True):
         if state == DONE and step.command[0] == "evaluate" and len(step.clients) == 0:
             entry = {"stage": step.stage, "round": step.round, "file": step.outputs[-1]}
-            entries.append(entry | _score(step.outputs[-1]))
+            known = _readable(step.outputs[-1])
+            names = [k for k in wanted if isinstance(known.get(k), wanted[k])]
+            entries.append(entry | {name: known[name] for name in names})
     return entries
 
 
@@ -182,16 +178,10 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
     for step, state in zip(found.plan.steps, found.states, strict=True):
         reports = [b for a, b in pairwise(step.command) if a == "--report"]
         for path in reports if state == DONE and step.round is not None else ():
-            for client in _stand_out(path):
+            odd = _readable(path).get("stands_out")
+            for client in filter(is_client, odd if isinstance(odd, list) else ()):
                 rounds.setdefault(client, []).append(step.round or 0)
     return {client: rounds[client] for client in sorted(rounds, key=client_order)}
-
-
-def _stand_out(path: str) -> list[ClientId]:
-    found = _readable(path).get("stands_out")
-    return (
-        [each for each in found if is_client(each)] if isinstance(found, list) else []
-    )
 
 
 def _readable(path: str) -> dict[str, Any]:
@@ -202,21 +192,11 @@ def _readable(path: str) -> dict[str, Any]:
         return {}
 
 
-def _score(path: str) -> dict[str, Any]:
-    known = _readable(path)
-    wanted = {"protocol": str, "round": int, "accuracy": int | float}
-    return {
-        key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])
-    }
-
-
 def bytes_on_disk(folder: Path) -> tuple[int, int]:
     """Number of files below a folder, and the total number of bytes."""
     sizes = []
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):
                 sizes.append(os.stat(os.path.join(place, name)).st_size)
-            except OSError:
-                continue
     return len(sizes), sum(sizes)

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
@@ -25,6 +26,7 @@ from furlkit.catalogue import (
     File,
     Flag,
     Option,
+    command_at,
     reads_file,
     writes_file,
 )
@@ -148,10 +150,8 @@ def templates(run: Run) -> dict[str, Template]:
     """Stages of a run, without the stages that need an empty setting."""
     found = {}
     for name, stage in run.recipe.stages.items():
-        try:
+        with suppress(_EmptySettingError):
             found[name] = _template(run, stage)
-        except _EmptySettingError:
-            continue
     _check_files(run, found)
     return found
 
@@ -183,10 +183,8 @@ def _template(run: Run, stage: Stage) -> Template:
 def _command(line: str, where: str) -> Command:
     """Command at the start of a line, with a name of one or two words."""
     words = line.split()
-    for count in (2, 1):
-        name = " ".join(words[:count])
-        if name in COMMANDS and COMMANDS[name].parts:
-            return COMMANDS[name]
+    if (command := command_at(words)) and command.parts:
+        return command
     known = [name for name, command in COMMANDS.items() if command.parts]
     name = " ".join(words[:2] if words[:1] in (["evaluate"], ["plot"]) else words[:1])
     raise InputError(
@@ -276,16 +274,13 @@ def _text(
     run: Run, command: Command, parts: list[Part], passed: dict[str, list[str]]
 ) -> str:
     """Words and settings that, with the inputs, determine the bytes of the outputs."""
-    words = [
-        "".join(_shown(run, each) for each in word)
-        for _, part in parts
-        for word in part
-    ]  # With optional parts: the files decide whether a command has these parts.
+    # With optional parts: the files decide whether a command has these parts.
+    line = [word for _, part in parts for word in part]
+    words = ["".join(_shown(run, each) for each in word) for word in line]
     words += [w for key in passed if key not in PLACES for w in passed[key]]
     lines = [shlex.join(words)]
-    names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
-    every = any(ref.every for _, part in parts for word in part for ref in _refs(word))
-    if every or "participants" in names:
+    refs = [ref for word in line for ref in _refs(word)]
+    if any(ref.every or ref.name == "participants" for ref in refs):
         drawn = ["clients", "without", "fraction", "seed"]
         if run.settings["rounding"] != DEFAULTS["rounding"]:
             drawn.append("rounding")
@@ -348,9 +343,8 @@ def _flags(command: str) -> dict[str, Option]:
 
 def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     """Existing files among the inputs of a command."""
-    flags = {
-        f"--{o.name}" for o in _flags(command.name).values() if reads_file(o)
-    }  # No folders: the time of a folder says little about the files below.
+    # No folders: the time of a folder says little about the files below.
+    flags = {f"--{o.name}" for o in _flags(command.name).values() if reads_file(o)}
     words = [word for _, some in parts for word in some]
     named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
     found = (str(name) for name in named if not isinstance(name, Ref))
@@ -359,11 +353,8 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
     """Outputs in the order of writing; most commands write the file of -o last."""
-    flags = {
-        f"--{o.name}"
-        for o in _flags(command.name).values()
-        if writes_file(o) and not o.second
-    }
+    written = (o for o in _flags(command.name).values() if writes_file(o))
+    flags = {f"--{option.name}" for option in written if not option.second}
     found: list[Ref] = []
     main: list[Ref] = []
     for flag, word in pairwise(words):
@@ -379,13 +370,9 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
         (found if flag[0] in flags else main).append(word[0])
     if len(main) != 1:
         raise InputError(f"{where}: expected one output, as -o {{name}}")
-    return (*main, *found) if _ends_with_another(command) else (*found, *main)
-
-
-def _ends_with_another(command: Command) -> bool:
-    """Return whether the command writes another file after the file of -o."""
     kinds = (option.kind for option in _flags(command.name).values())
-    return any(isinstance(kind, File) and kind.last for kind in kinds)
+    last = any(isinstance(kind, File) and kind.last for kind in kinds)
+    return (*main, *found) if last else (*found, *main)
 
 
 def _check_files(run: Run, found: dict[str, Template]) -> None:
@@ -404,13 +391,12 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
                     f"{run.recipe.path}: [stages] {both}: {ref} is written twice"
                 )
             made[ref] = name
-    everything = {
-        part for stage in run.recipe.stages.values() for part in _named(stage)
-    }
-    paths = {**run.recipe.files, **run.recipe.inputs}
+    recipe = run.recipe
+    everything = {part for each in recipe.stages.values() for part in _named(each)}
+    paths = {**recipe.files, **recipe.inputs}
     known = {*run.values, *paths, *COUNTERS, *(r.name for r in made)}
     for name, template in found.items():
-        where = f"{run.recipe.path}: [stages] {name}"
+        where = f"{recipe.path}: [stages] {name}"
         for ref in template.refs:
             if ref.name not in known and ref.name not in everything:
                 hint = suggestion(ref.name, known)

@@ -87,10 +87,10 @@ def _differences(first: Measured, other: Measured) -> list[str]:
     if first.protocol != other.protocol:
         found.append("protocol")
     elif first.options is not None and other.options is not None:
-        names = sorted(first.options.keys() | other.options.keys())
-        values = ((first.options.get(n), other.options.get(n)) for n in names)
-        pairs = zip(names, values, strict=True)
-        found += [n for n, (a, b) in pairs if canonical(a) != canonical(b)]
+        for name in sorted(first.options.keys() | other.options.keys()):
+            ours, theirs = first.options.get(name), other.options.get(name)
+            if canonical(ours) != canonical(theirs):
+                found.append(name)
     for name in sorted(first.data.keys() & other.data.keys()):
         if same_dataset(first.data[name], other.data[name]):
             found.append(name)
@@ -155,7 +155,5 @@ def _models(folder: Path) -> Iterable[tuple[str, tuple]]:
 
 def _place(stage: Any, facts: Any) -> tuple:
     known = facts if isinstance(facts, dict) else {}
-    return (
-        stage,
-        *(canonical(known.get(name)) for name in ("role", "round", "client")),
-    )
+    place = (known.get(name) for name in ("role", "round", "client"))
+    return (stage, *map(canonical, place))

@@ -164,9 +164,8 @@ def wilcoxon_interval(differences: Sequence[float]) -> Interval:
 
 def _signed_rank_tails(n: int) -> list[float]:
     """P(T <= t) for t = 0, 1, ...; T sums a random subset of the ranks 1 to n."""
-    ways = np.array(
-        [1] + [0] * (n * (n + 1) // 2), object
-    )  # Whole numbers of any size.
+    # Whole numbers of any size.
+    ways = np.array([1] + [0] * (n * (n + 1) // 2), object)
     for rank in range(1, n + 1):
         ways[rank:] = ways[rank:] + ways[:-rank]
     return [int(below) / 2**n for below in np.cumsum(ways)]

@@ -1,7 +1,7 @@
 """Description of a furlkit file, in one sentence made from the header."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from furlkit.catalogue import SHARE_ROWS
@@ -29,7 +29,8 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     facts, kind = header.facts, KINDS[header.kind]
     shapes = {entry.name: entry.shape for entry in entries}
     words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
-    words |= {name: _by(shape) for name, shape in shapes.items()} | _words(facts)
+    words |= {k: " x ".join(map(count, s)) or "one" for k, s in shapes.items()}
+    words |= _words(facts)
     words |= {
         "model": _checkpoint(header),
         "total": count(lookup(facts, "dataset.examples")),
@@ -96,14 +97,8 @@ def describe_model(facts: Facts, uploads: int = 0) -> str:
 def describe_metrics(metrics: Facts) -> str:
     """Describe the measure and the model of an evaluation."""
     facts, protocol = facts_of(metrics), word(metrics.get("protocol"))
-    if protocol == "ledger":
-        return _ledger(metrics)
-    if protocol == "negatives":
-        return _negatives(metrics)
-    if protocol == "neighbours":
-        return _neighbours(metrics)
-    if protocol == "uploads":
-        return _uploads(metrics)
+    if protocol in WITHOUT_MODEL:
+        return WITHOUT_MODEL[protocol](metrics)
     model = describe_model(facts) if facts else "an unknown model"
     if metrics.get("untrained") is True:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
@@ -159,13 +154,21 @@ def _ledger(metrics: Facts) -> str:
     )
 
 
+# Protocols of metrics about no single model.
+WITHOUT_MODEL: dict[str, Callable[[Facts], str]] = {
+    "ledger": _ledger,
+    "negatives": _negatives,
+    "neighbours": _neighbours,
+    "uploads": _uploads,
+}
+
+
 def _comparison(metrics: Facts, models: str) -> str:
     """Result of angles or drift; empty if numbers are missing."""
     box = lookup(metrics, "angles.quartiles")
     if metrics.get("protocol") == "angles" and isinstance(box, list) and len(box) == 3:
-        low, median, high = (
-            f"{q:.1f}" if is_number(q, LARGEST) else word(q) for q in box
-        )
+        shown = [f"{q:.1f}" if is_number(q, LARGEST) else word(q) for q in box]
+        low, median, high = shown
         return (
             f"a median angle of {median} degrees (quartiles {low} to {high}) between "
             f"{models}"
@@ -250,10 +253,5 @@ def _held(names: Iterable[str]) -> str:
     whole = parts_of(name for name in model if not is_batchnorm_statistic(name))
     rest = sorted({*parts_of(model)} - {*whole})
     held = {"": whole, "BatchNorm statistics of ": rest, "memory of ": sorted(memory)}
-    return (
-        "; ".join(f"{what}{word(of)}" for what, of in held.items() if of) or "nothing"
-    )
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{length:,}" for length in shape) or "one"
+    texts = [f"{what}{word(of)}" for what, of in held.items() if of]
+    return "; ".join(texts) or "nothing"

@@ -87,14 +87,9 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
     trained = [file for file in files.values() if file.stage == "local-train"]
     every = [*_sent(files), *_received([*trained, *_taught(files)], files)]
     every += _unseen(every, trained)
-    found = {(t.round, t.client, t.direction, t.content): t for t in every}
-    return sorted(found.values(), key=_place)
-
-
-def _place(transfer: Transfer) -> tuple:
-    """Sort key: round, then client."""
-    client = client_order(transfer.client)
-    return transfer.round, client, transfer.direction, transfer.content
+    keys = ((t.round, client_order(t.client), t.direction, t.content) for t in every)
+    found = dict(zip(keys, every, strict=True))
+    return [found[key] for key in sorted(found)]
 
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:
@@ -123,11 +118,8 @@ def _client_of(role: str) -> ClientId | None:
 def _taught(files: dict[str, File]) -> list[File]:
     """Models of clients taught by a file of the server, as in DS-FL."""
     made = [file for file in files.values() if file.stage == "distill"]
-    return [
-        file
-        for file in made
-        if is_client(file.facts.get("client")) and type(file.facts.get("round")) is int
-    ]
+    own = [file for file in made if is_client(file.facts.get("client"))]
+    return [file for file in own if type(file.facts.get("round")) is int]
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
@@ -149,10 +141,8 @@ def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]
     """Inputs of unknown size: a client that sent a file must have received one."""
     seen = {(file.facts["client"], file.facts["round"]) for file in trained}
     senders = {(t.client, t.round) for t in sent if t.direction == SENT}
-    return [
-        Transfer(*sender, RECEIVED, "global", UNKNOWN, None)
-        for sender in senders - seen
-    ]
+    new = senders - seen
+    return [Transfer(*each, RECEIVED, "global", UNKNOWN, None) for each in new]
 
 
 def _is_own(model: File, role: str, given: File | None) -> bool:

@@ -17,6 +17,9 @@ from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
 
+# Facts about the site.
+TOLD = ("client", "round", "examples", "classes", "loss", "cluster_losses", "dataset")
+
 
 class Finding(NamedTuple):
     """Data recovered from similar files, and the papers that show the recovery."""
@@ -135,16 +138,7 @@ def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
 
 def told(header: Header) -> dict[str, Any]:
     """Facts in the header about the site and its images, besides training options."""
-    names = (
-        "client",
-        "round",
-        "examples",
-        "classes",
-        "loss",
-        "cluster_losses",
-        "dataset",
-    )
-    found = {k: header.facts[k] for k in names if header.facts.get(k) not in (None, {})}
+    found = {k: header.facts[k] for k in TOLD if header.facts.get(k) not in (None, {})}
     return found | ({} if header.seed is None else {"seed": header.seed})
 
 
@@ -155,15 +149,11 @@ def paragraphs(
     plainly = KINDS[header.kind].plain
     yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
-    yield (
-        "how much",
-        f"{_amount(header, numbers_of(header, entries))}; {byte_size(size)}",
-    )
+    amount = _amount(header, numbers_of(header, entries))
+    yield "how much", f"{amount}; {byte_size(size)}"
     shown = ", ".join(f"{name} {_shown(value)}" for name, value in told(header).items())
-    yield (
-        "it tells",
-        f"{shown or 'nothing of the site'}; and the options of the command",
-    )
+    shown = shown or "nothing of the site"
+    yield "it tells", f"{shown}; and the options of the command"
     for finding in findings(header, entries):
         papers = "; ".join(finding.papers)
         yield "recoverable", f"{finding.what} ({papers})"
@@ -210,12 +200,8 @@ def _images(header: Header) -> str:
 
 
 def _amount(header: Header, numbers: Numbers) -> str:
-    text = counted(numbers.all, "number")
-    if KINDS[header.kind].reveals == "weights":
-        text += ", for any number of images"
-        if numbers.each is None:
-            return f"{text}; the number of images is not in the file"
-        return f"{text}: {numbers.each:,.1f} for each of {numbers.images:,} images"
+    weights = KINDS[header.kind].reveals == "weights"
+    text = counted(numbers.all, "number") + ", for any number of images" * weights
     if numbers.each is None:
-        return text
+        return text + "; the number of images is not in the file" * weights
     return f"{text}: {numbers.each:,.1f} for each of {numbers.images:,} images"

@@ -54,10 +54,8 @@ class Line:
         cls, label: str, x: Sequence, rounds: Sequence[int], values: Sequence[Summary]
     ) -> "Line":
         """Line from one summary for each x."""
-        means, stds, counts = zip(
-            *((s.mean, s.std or 0.0, s.n) for s in values), strict=True
-        )
-        return cls(label, *map(np.array, (x, rounds, means, stds, counts)))
+        rows = ((s.mean, s.std or 0.0, s.n) for s in values)
+        return cls(label, *map(np.array, (x, rounds, *zip(*rows, strict=True))))
 
     @property
     def round_ends(self) -> np.ndarray:

@@ -291,7 +291,7 @@ def _open_part(source: Source, options: Options) -> Part:
             # Without a choice, a block of a memory map is not copied.
             yield images[start:end] if chosen is None else take(np.arange(start, end))
 
-    labels = opened if chosen is None else _subset(opened, chosen)
+    labels = opened if chosen is None else opened.subset(chosen)
     shape = (labels.examples, *images.shape[1:])
     found = _by(opened.images.shape[1:])
     reading = replace(opened.reading, depth=source.reading.depth)
@@ -314,7 +314,7 @@ def _folder_part(source: Source, options: Options) -> Part:
     index, size = replace(index, labels=labels), source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
-        index = replace(index.at(chosen), labels=_subset(index.labels, chosen))
+        index = index.at(chosen)
     found = survey(
         index.root, index.paths, source.reading, options.channels, index.read
     )
@@ -346,7 +346,7 @@ def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
         )
     files = np.repeat(np.arange(len(index)), counts)
     pages = tuple(page for count in counts for page in range(count))
-    return replace(index.at(files), pages=pages, labels=_subset(index.labels, files))
+    return replace(index.at(files), pages=pages)
 
 
 def _index(source: Source, options: Options) -> FolderIndex:
@@ -369,7 +369,7 @@ def _readable(index: FolderIndex) -> FolderIndex:
     kept = np.array([i for i, name in enumerate(index.paths) if name not in broken])
     if not len(kept):
         raise InputError(f"{index.root}: found no image that can be read")
-    return replace(index.at(kept), labels=_subset(index.labels, kept))
+    return index.at(kept)
 
 
 def _index_folder(root: Path, options: Options) -> FolderIndex:
@@ -412,11 +412,6 @@ def _positions_of_split(
             f"{source.name} to {source.split}"
         )
     return chosen
-
-
-def _subset(data: LabelSet, chosen: np.ndarray) -> LabelSet:
-    """Select examples; the subset is a different dataset."""
-    return replace(data.subset(chosen), fingerprint={})
 
 
 def _common_shape(options: Options, parts: list[Part]) -> Shape:

@@ -8,7 +8,7 @@ Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-14
 No row is normalised.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,19 +51,31 @@ def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:
         return h.float(), z.float()
 
 
-def alignment(
-    net, given, *, beta: float, align_reduction: str, align_batch_size: int
-) -> Callable | None:
+class Alignment:
     """FedCA Eq. 14, second summand: beta L_align on a batch of public images."""
-    if not beta:
-        return None
 
-    def term(batch, forward) -> Tensor:
-        public = given["public"](batch.step, align_batch_size)
-        h, z = forward_eval(net, public.plain())
-        rows = public.index
+    def __init__(self, net, given, beta: float, reduction: str, size: int) -> None:
+        self._net, self._given, self._size = net, given, size
+        self._beta, self._reduction = beta, reduction
+
+    def batch_at(self, step: int) -> Any:
+        """Public images of a step; the loop gathers mapped images one step ahead."""
+        return self._given["public"](step, self._size)
+
+    def __call__(self, batch, forward) -> Tensor:
+        public = self.batch_at(batch.step)
+        h, z = forward_eval(self._net, public.plain())
+        rows, given = public.index, self._given
         h_align, z_align = given["h_align"][rows], given["z_align"][rows]
         with torch.autocast(h.device.type, enabled=False):
-            return beta * alignment_loss(h, z, h_align, z_align, align_reduction)
+            loss = alignment_loss(h, z, h_align, z_align, self._reduction)
+            return self._beta * loss
 
-    return term
+
+def alignment(
+    net, given, *, beta: float, align_reduction: str, align_batch_size: int
+) -> Alignment | None:
+    """The term with these options, or None if its weight is 0."""
+    if not beta:
+        return None
+    return Alignment(net, given, beta, align_reduction, align_batch_size)

@@ -34,8 +34,7 @@ def centroids(
 
     def term(batch, forward) -> Tensor:
         with torch.autocast(forward.z.device.type, enabled=False):
-            return centroid_weight * centroid_loss(
-                forward.z.float(), given["centroids"]
-            )
+            loss = centroid_loss(forward.z.float(), given["centroids"])
+            return centroid_weight * loss
 
     return term

@@ -15,20 +15,14 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit.data.batches import Batch, Images, Positions
+from furlkit.data.batches import Batch, Images, Positions, prefetch
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
 from furlkit.training import signals
-from furlkit.training.optimisers import (
-    SGD,
-    Adam,
-    LossScale,
-    Optimiser,
-    wide_dtype,
-)
+from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser, wide_dtype
 from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
 
@@ -36,6 +30,7 @@ from furlkit.weights import below, part_of, within
 _HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor | Forward]
+Named = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -183,16 +178,19 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
     trainer = Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, job)
+    first = state.step
     with signals.deferring():
         while state.step < job.steps:
             began = time.perf_counter()
             epoch, place = divmod(state.step, steps)
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
+            if state.step == first:
+                _prefetch(job, first)
             index = _positions_at(job, state.step)
             rng = _generator_at(job, state.step)
             batch, waited = images.batch(index, rng, state.step), images.seconds
-            _prefetch(job, state.step)
+            _prefetch(job, state.step + 1)
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
             state.input_seconds += images.seconds - waited
@@ -218,13 +216,19 @@ def _generator_at(job: Job, step: int) -> torch.Generator:
 
 
 def _prefetch(job: Job, step: int) -> None:
-    """Gather mapped images of the next step while this step computes."""
-    if not job.images.mapped or step + 1 == job.steps:
+    """Gather mapped images of a step, while the step before computes."""
+    if step == job.steps:
         return
-    index = _positions_at(job, step + 1).cpu
+    terms = [term for term in job.terms.values() if hasattr(term, "batch_at")]
+    own = [_encoded_batch(job, step)] if job.images.mapped else []
+    prefetch([*own, *(term.batch_at(step) for term in terms)])
+
+
+def _encoded_batch(job: Job, step: int) -> Batch:
+    index, rng = _positions_at(job, step).cpu, _generator_at(job, step)
     if choose := getattr(job.learner, "choose", None):
-        index = choose(index, _generator_at(job, step + 1))
-    job.images.prefetch(index)
+        index = choose(index, rng)
+    return job.images.batch(index, rng, step)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -276,9 +280,7 @@ class Trainer:
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}
 
-    def step(
-        self, batch: Batch, lr: float
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def step(self, batch: Batch, lr: float) -> tuple[Named, Named]:
         """Make a step of the optimiser; return losses and representations by name.
 
         The name is "" for the objective, and the term's name for a term.
@@ -396,11 +398,7 @@ def _resume(trainer: Trainer, keeper: Keeper, job: Job) -> _State:
 
 
 def _restored(
-    trainer: Trainer,
-    job: Job,
-    step: int,
-    tensors: dict[str, Tensor],
-    values: dict[str, Any],
+    trainer: Trainer, job: Job, step: int, tensors: Named, values: dict[str, Any]
 ) -> _State:
     if type(step) is not int or not 0 <= step <= job.steps:
         raise ValueError(f"it is at step {step} of {job.steps}")
@@ -422,18 +420,15 @@ def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> No
 
 
 def _finish_epoch(
-    state: _State,
-    compared: dict[str, Tensor],
-    lr: float,
-    steps: int,
-    batch_size: int,
+    state: _State, compared: dict[str, Tensor], lr: float, steps: int, batch_size: int
 ) -> Epoch:
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
     losses = {name: float(value) / taken for name, value in state.sums.items()}
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
-    meters = {name: _meter(z.detach().float()) for name, z in compared.items()}
+    rows = {name: z.detach().float() for name, z in compared.items()}
+    meters = {name: Meter(spread(z), effective_rank(z)) for name, z in rows.items()}
     own = meters.pop("")
     terms = {name: meter._asdict() for name, meter in meters.items()} or None
     seconds = max(state.seconds, 1e-9)
@@ -458,10 +453,6 @@ def _wait_for(device: torch.device) -> float:
     if device.type != "cpu":
         torch.get_device_module(device).synchronize()
     return time.perf_counter() - began
-
-
-def _meter(z: Tensor) -> Meter:
-    return Meter(spread(z), effective_rank(z))
 
 
 def _check_finite(module: nn.Module) -> None:

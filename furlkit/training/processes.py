@@ -95,9 +95,8 @@ class _Team:
         self.device = torch.device(kind)
         backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
         store = dist.PrefixStore("training", self.store)
-        dist.init_process_group(
-            backend, store=store, rank=self.rank, world_size=self.count
-        )
+        place = {"rank": self.rank, "world_size": self.count}
+        dist.init_process_group(backend, store=store, **place)
         self.started = True
 
     def tell(self, what: int, *numbers: int) -> None:
@@ -229,12 +228,8 @@ class _Pass(torch.autograd.Function):
         sums = _flat(found)
         collective.reduce(sums, 0)
         given = iter(_divided(sums, found))
-        return (
-            None,
-            None,
-            None,
-            *(next(given) if w.requires_grad else None for w in ctx.leaves),
-        )
+        by_w = (next(given) if w.requires_grad else None for w in ctx.leaves)
+        return None, None, None, *by_w
 
 
 class _Call:
@@ -264,9 +259,8 @@ def _autocast_dtype(device: torch.device) -> torch.dtype:
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:
     """Bytes of all tensors."""
-    return torch.cat(
-        [t.detach().contiguous().view(-1).view(torch.uint8) for t in tensors]
-    )
+    flat = (tensor.detach().contiguous().view(-1) for tensor in tensors)
+    return torch.cat([tensor.view(torch.uint8) for tensor in flat])
 
 
 def _unpacked(data: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -392,7 +386,10 @@ class _Helper:
         collective.broadcast(message, 0)
         what, *numbers = message.tolist()
         if what == NEW:
-            self._add()
+            sent: list[Any] = [None]
+            collective.broadcast_object_list(sent, 0)
+            _share_norms(sent[0])
+            self._encoders.append(sent[0].to(self._team.device))
         elif what == FORWARD:
             self._forward(*numbers)
         elif what == BACKWARD:
@@ -400,12 +397,6 @@ class _Helper:
         elif what == FORGET:
             self._waiting.pop(numbers[0], None)
         return what != STOP
-
-    def _add(self) -> None:
-        sent: list[Any] = [None]
-        collective.broadcast_object_list(sent, 0)
-        _share_norms(sent[0])
-        self._encoders.append(sent[0].to(self._team.device))
 
     def _forward(
         self, call: int, number: int, kind: int, last: int, *shape: int
@@ -420,17 +411,14 @@ class _Helper:
         for module, mode in zip(modules, modes.tolist(), strict=True):
             module.training = mode
         every = [*weights.values(), *buffers.values()]
-        data = torch.empty(
-            sum(t.nbytes for t in every), dtype=torch.uint8, device=team.device
-        )
+        size = sum(tensor.nbytes for tensor in every)
+        data = torch.empty(size, dtype=torch.uint8, device=team.device)
         collective.broadcast(data, 0)
         given = dict(zip([*weights, *buffers], _unpacked(data, every), strict=True))
         for name, need in zip(weights, wanted.tolist(), strict=True):
             given[name].requires_grad_(need)
-        images, channels, height, width = shape[:4]
-        x = torch.empty(
-            images // team.count, channels, height, width, device=team.device
-        )
+        images, *image = shape[:4]
+        x = torch.empty(images // team.count, *image, device=team.device)
         collective.scatter(x)
         if last:
             x = x.to(memory_format=torch.channels_last)

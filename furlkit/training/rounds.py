@@ -164,10 +164,9 @@ class Repeats:
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
         """Restore a saved `state`."""
         self.losses = list(values["repeats"])
-        self.predictions = [
-            tensors[f"predictions.{n}"] for n in range(len(self.losses))
-        ]
-        self.current = self.make(len(self.losses))
+        finished = len(self.losses)
+        self.predictions = [tensors[f"predictions.{n}"] for n in range(finished)]
+        self.current = self.make(finished)
         self.current.load(tensors, values)
 
     def results(self) -> tuple[list[np.ndarray], list[float]]:

@@ -210,10 +210,8 @@ class _Keeper:
     def refuse(self, error: Exception) -> None:
         """Refuse a saved training and start over."""
         self._warn(error)
-        self.journal.rewind(self.job.steps_before)
-        self.journal.write({"event": "start", **runtime.machine()})
-        if self.job.begin is not None:
-            self.job.begin()
+        self._rewind = self.job.steps_before
+        self.restore()
 
     def _warn(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
@@ -280,18 +278,14 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
         for name, (spread, rank) in epoch.meters().items()
         if name
     )
+    # Measures of the learner: "used clusters 10 ". Lists are too long.
+    found = {k: v for k, v in epoch.measures.items() if not isinstance(v, list)}
+    words = "".join(f"{k.replace('_', ' ')} {v:.3g} " for k, v in found.items())
     console.info(
         f"{job.title} epoch {epoch.epoch}/{job.epochs} loss {_total(epoch)}{terms} "
         f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f}{others} "
-        f"{_measures(epoch)}"
-        f"{epoch.samples_per_second:.0f} images/s"
+        f"{words}{epoch.samples_per_second:.0f} images/s"
     )
-
-
-def _measures(epoch: loop.Epoch) -> str:
-    """Measures of the learner in words: "used clusters 10 ". Lists are too long."""
-    found = {k: v for k, v in epoch.measures.items() if not isinstance(v, list)}
-    return "".join(f"{name.replace('_', ' ')} {v:.3g} " for name, v in found.items())
 
 
 def _total(epoch: loop.Epoch) -> str:

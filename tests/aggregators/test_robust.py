@@ -9,7 +9,7 @@ import pytest
 
 from furlkit.aggregators import distances
 from furlkit.aggregators.clip import clip_factors, clipped_mean
-from furlkit.aggregators.distances import squared_distances
+from furlkit.aggregators.distances import squared_distance_rows
 from furlkit.aggregators.geometric_median import geometric_median, weiszfeld
 from furlkit.aggregators.krum import krum, krum_scores
 from furlkit.aggregators.l_dawa import l_dawa
@@ -29,6 +29,10 @@ RULES = {
     "l-dawa": (l_dawa, {"scaling": "shares"}),
 }
 WITH_PARENT = ("clip", "l-dawa")
+
+
+def squared_distances(products):
+    return np.concatenate([rows for _, rows in squared_distance_rows(products)])
 
 
 def model(k: int) -> dict[str, np.ndarray]:

@@ -71,8 +71,11 @@ TERMS = {
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))
 def test_a_term_never_waits_for_the_device(trained, name, more):
-    model = SECOND if name in ("neighbours", "centroids") else CLIENT
-    trained(*model, *TERMS[name], *more)
+    trained(*_client_of(name), *TERMS[name], *more)
+
+
+def _client_of(term):
+    return SECOND if term in ("neighbours", "centroids") else CLIENT
 
 
 @pytest.mark.parametrize("objective", ["moco", "byol"])
@@ -163,10 +166,7 @@ def test_mixed_precision_never_waits_for_the_device(trained, name, precision):
 
 
 MAPPED = [
-    (*CLIENT, "--objective", "supervised"), (*CLIENT, "--objective", "fedmatch"),
-    (*CLIENT, "--objective", "cluster"),
     (*CLIENT, "--objective", "cluster", "--nearest-used", "all"),
-    (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
     (*CLIENT, "--personal", "apfl", "--objective", "cluster", *KEPT),
     (*CLIENT, "--personal", "ditto", "--objective", "cluster", *KEPT),
     ("distill", "matrix", "g0", *FAST, "--anchors", 64),
@@ -182,11 +182,29 @@ def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch, words):
     trained(*words)
 
 
-def test_mapped_public_images_are_one_more_copy(trained, monkeypatch):
+@pytest.mark.parametrize("more", [(), TERMS["alignment"]])
+def test_mapped_images_and_draws_travel_in_one_copy(trained, monkeypatch, more):
     from furlkit.data import batches
 
     monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
-    trained(*CLIENT, *TERMS["alignment"], copies=3)
+    trained(*CLIENT, *more, copies=1)
+
+
+ALIGNED = [
+    *[(*CLIENT, "--objective", name) for name in catalogue.OBJECTIVES],
+    *[(*_client_of(name), *TERMS[name]) for name in TERMS if name != "alignment"],
+    (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ALIGNED, ids=lambda words: "".join(map(str, words)))
+def test_mapped_public_images_travel_with_those_of_the_client(
+    trained, monkeypatch, words
+):
+    from furlkit.data import batches
+
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    trained(*words, *TERMS["alignment"])
 
 
 TEACHERS = {

@@ -11,7 +11,6 @@ from furlkit.exchanges.dictionary import (
     INDEX,
     ROWS,
     Sharing,
-    averaged_features,
     open_dictionary,
     rows_of_others,
 )
@@ -19,11 +18,16 @@ from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.files.private import Private, PrivateFacts
+from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.settings import fill
 
 OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
 FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)
 PROVENANCE = Provenance("aggregate")
+
+
+def averaged_features(private, index, width):
+    return kept_rows(private, "averaged_features", index, width)
 
 
 def numbered(n=6, d=2):

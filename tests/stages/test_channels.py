@@ -8,12 +8,12 @@ import tifffile
 from PIL import Image
 from safetensors.numpy import load_file
 
-from furlkit.data.sets.decode import decode_file, decoded_or_reason
+from furlkit.data.sets.decode import decode_file
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import Reading
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.dataset import read_dataset
-from tests.helpers import furlkit
+from tests.helpers import decoded_or_reason, furlkit
 
 NET = ("--width", 0.02, "--projector", "8,4")
 PLAIN = ("--jitter-probability", 0, "--grey", 0)

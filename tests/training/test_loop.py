@@ -381,15 +381,19 @@ def test_a_batch_that_was_prefetched_is_gathered_once(mapped, monkeypatch):
     monkeypatch.setattr(np, "take", lambda *a, **k: taken.append(1) or gather(*a, **k))
     order = mapped.order(1)
     first, second = order.part(0, 4), order.part(4, 8)
-    mapped.prefetch(first.cpu)
+
+    def prefetch(index):
+        batches.prefetch([mapped.batch(index, torch.Generator())])
+
+    prefetch(first)
     found = mapped.batch(first, torch.Generator()).images
     assert len(taken) == 1
-    mapped.prefetch(first.cpu)
-    mapped.prefetch(second.cpu)  # Before the first is used.
+    prefetch(first)
+    prefetch(second)  # Before the first is used.
     assert torch.equal(mapped.batch(first, torch.Generator()).images, found)
     mapped.batch(second, torch.Generator()).images  # noqa: B018 - is gathered
     assert len(taken) == 3
-    mapped.prefetch(first.cpu)  # Another one is wanted after all.
+    prefetch(first)  # Another one is wanted after all.
     other = mapped.batch(second, torch.Generator()).images
     for index, images in ((first, found), (second, other)):
         expected = [mapped._mapped[19 - i] for i in index.cpu.tolist()]

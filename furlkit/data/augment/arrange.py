@@ -31,9 +31,10 @@ class Operations:
     place without masks and without a scatter.
     """
 
-    def __init__(self, who: Tensor) -> None:
-        """`who` (n,): image number of each row at the start."""
-        self.who = who
+    def __init__(self, keys: Tensor) -> None:
+        """Begin with the images sorted by keys (n,)."""
+        self.who = keys.argsort(stable=True)  # (n,): image number of each row
+        self._sorted_by = keys
         self._first: tuple[Operation, tuple[Tensor, ...]] = torch.clone, ()
         self._planned: list[Planned] = []
 
@@ -42,13 +43,18 @@ class Operations:
 
         keys: (n,) integers in the original order of the images.
         """
-        keys = keys[self.who]
+        if keys is not self._sorted_by:
+            self._reorder(keys[self.who])
+            self._sorted_by = keys
+        ends = keys.bincount(minlength=kinds).cumsum(0).tolist()
+        return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    def _reorder(self, keys: Tensor) -> None:
+        """Plan to sort the rows by keys, one per row, unless they are sorted."""
         if (keys.diff() < 0).any():
             rows = keys.argsort(stable=True)
             self.who = self.who[rows]
             self._planned.append(Planned(None, _reorder, (rows,)))
-        ends = keys.bincount(minlength=kinds).cumsum(0).tolist()
-        return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
     def change(self, part: slice, operation: Operation, *parameters: Tensor) -> None:
         """Plan `operation(images[part], *parameters)`, which works in place."""

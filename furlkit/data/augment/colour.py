@@ -4,7 +4,7 @@ Each operation takes one parameter per image and equals torchvision's on float t
 Saturation, hue and grey do nothing to grey images, as in torchvision.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ class Blends(NamedTuple):
     keep: Tensor  # (..., n, 1, 1)
     luma: Tensor  # (..., n, 1, C)
     flat: Tensor  # (..., n, 1, 1)
+    varied: Tensor  # (..., n, 1, 1): 1 - flat
 
 
 def blends(kinds: Tensor, factors: Tensor, channels: int) -> Blends:
@@ -36,16 +37,18 @@ def blends(kinds: Tensor, factors: Tensor, channels: int) -> Blends:
     kinds = kinds[..., None, None]
     luma = constant(LUMA if channels == 3 else (1.0,), keep)
     given = (1 - keep) * (kinds != BRIGHTNESS)
-    return Blends(keep, given * luma, (kinds == CONTRAST).to(keep.dtype))
+    flat = (kinds == CONTRAST).to(keep.dtype)
+    return Blends(keep, given * luma, flat, 1 - flat)
 
 
-def blend_(images: Tensor, keep: Tensor, luma: Tensor, flat: Tensor) -> Tensor:
+def blend_(images: Tensor, blends: Blends) -> Tensor:
     """Apply one blend to each image."""
     n, channels, height, width = images.shape
+    keep, luma, flat, varied = blends
     pixels = images.view(n, channels, height * width)
     y = torch.bmm(luma, pixels)  # (n, 1, H * W)
     shift = y.mean(dim=2, keepdim=True) * flat  # (n, 1, 1)
-    y.mul_(1 - flat).add_(shift)
+    y.mul_(varied).add_(shift)
     torch.addcmul(y, pixels, keep, out=pixels).clamp_(0, 1)
     return images
 
@@ -106,12 +109,19 @@ def draw_jitter(
     strengths: of brightness, contrast, saturation (factors within 1 +- strength, at
     least 0) and hue (shifts within +- strength).
     """
+    low, width = _factor_range(strengths)
+    # Sorting uniform numbers gives a random permutation of the four operations.
+    factors, order = uniform(generator, 2, n, 4)
+    return Jitter(order.argsort(dim=1), factors.mul_(width).add_(low))
+
+
+@cache
+def _factor_range(strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """Smallest factor and width of the range of factors, for each operation."""
     reach = torch.tensor(strengths)
     high = torch.tensor([1.0, 1.0, 1.0, 0.0]) + reach
     low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5]))
-    # Sorting uniform numbers gives a random permutation of the four operations.
-    u = uniform(generator, 2, n, 4)
-    return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
+    return low, high - low
 
 
 def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
@@ -121,15 +131,15 @@ def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
 
 
 def plan_jitter(
-    operations: Operations, params: Jitter, chosen: Tensor, channels: int
+    operations: Operations, params: Jitter, keys: Tensor, channels: int
 ) -> None:
-    """Plan the jitter of the chosen images.
+    """Plan the jitter of images with these `jitter_keys`.
 
     The images are sorted by the number of blends before the hue. Then hue is one call
     for all images, and each of the 1st, 2nd and 3rd blend is two calls: for images that
     blend before the hue and for images that blend after the hue.
     """
-    rows = operations.sort(jitter_keys(params, chosen), kinds=5)
+    rows = operations.sort(keys, kinds=5)
     end = rows[3].stop
     who = operations.who[:end]
     order, factors = params.order[who], params.factors[who]
@@ -145,10 +155,10 @@ def _jitter_(
 ) -> None:
     steps = list(zip(*blends, strict=True))
     for border, step in zip(borders, steps, strict=True):
-        blend_(images[:border], *(x[:border] for x in step))
+        blend_(images[:border], Blends(*(x[:border] for x in step)))
     hue_(images, shifts)
     for border, step in zip(borders, steps, strict=True):
-        blend_(images[border:], *(x[border:] for x in step))
+        blend_(images[border:], Blends(*(x[border:] for x in step)))
 
 
 def grey_rows_(images: Tensor, rows: Tensor) -> None:

@@ -27,16 +27,12 @@ def draw_mixtures(places: Tensor, total: int, generator: Generator) -> Tensor:
     if total < K:
         raise ValueError(f"{total} images: a mixture takes {K} different ones")
     steps = torch.randint(1, total, (len(places), K - 1), generator=generator)
-    while (again := _repeats(steps)).any():
+    # Draw rows again in which a number occurs twice.
+    while (again := (steps.sort(dim=1).values.diff(dim=1) == 0).any(dim=1)).any():
         shape = (int(again.sum()), K - 1)
         steps[again] = torch.randint(1, total, shape, generator=generator)
     others = (places[:, None] + steps) % total  # A step is never 0, nor all the way.
     return torch.cat([places[:, None], others], dim=1)
-
-
-def _repeats(steps: Tensor) -> Tensor:
-    """(n,) bool: the rows in which a number occurs twice."""
-    return (steps.sort(dim=1).values.diff(dim=1) == 0).any(dim=1)
 
 
 def draw_coefficients(n: int, generator: Generator) -> Tensor:

@@ -62,7 +62,7 @@ def operate_(images: Tensor, levels: Tensor, kind: str) -> Tensor:
     if kind in BLENDS:
         kinds = torch.full_like(levels, BLENDS[kind])
         blends = colour.blends(kinds, 1 + 0.9 * levels, images.shape[1])
-        return colour.blend_(images, *blends)
+        return colour.blend_(images, blends)
     if kind == "sharpness":
         return sharpness_(images, 1 + 0.9 * levels)
     if kind == "posterise":

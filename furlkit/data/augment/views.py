@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +95,9 @@ def plain(images: Tensor, size: int) -> Tensor:
 
     Images of another size are resized, bilinear with antialiasing.
     """
-    batch = _unit(images)
+    _check_stored(images)
+    unit = images.contiguous().float().mul_(1 / WHITE[images.dtype])
+    batch = unit.permute(0, 3, 1, 2)
     if batch.shape[2:] == (size, size):
         return batch
     return F.interpolate(batch, (size, size), mode="bilinear", antialias=True)
@@ -106,18 +108,30 @@ def normalise(
     mean: Sequence[float],
     std: Sequence[float],
     layout: torch.memory_format = torch.preserve_format,
+    overwrite: bool = False,
 ) -> Tensor:
-    """(images - mean) / std per channel of float (B, C, H, W), in the given layout."""
-    shift, scale = constant((*mean, *std), images).view(2, -1, 1, 1)  # (C, 1, 1) each
+    """(images - mean) / std per channel of float (B, C, H, W), in the given layout.
+
+    `overwrite` lets it compute in the memory of the images, which is faster.
+    """
+    numbers = constant((*mean, *_inverse(tuple(std))), images)
+    shift, factor = numbers.view(2, -1, 1, 1)  # (C, 1, 1) each
     # Arithmetic on contiguous planes is several times as fast as on interleaved
     # channels, so the layout changes only at the end.
-    return torch.sub(images, shift).mul_(1 / scale).to(memory_format=layout)
+    shifted = torch.sub(images, shift, out=images if overwrite else None)
+    return _laid_out(shifted.mul_(factor), layout)
 
 
-def _unit(images: Tensor) -> Tensor:
-    """Stored (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
-    _check_stored(images)
-    return images.float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
+@cache
+def _inverse(values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple((1 / torch.tensor(values)).tolist())
+
+
+def _laid_out(images: Tensor, layout: torch.memory_format) -> Tensor:
+    """`images.to(memory_format=layout)`; planes are interleaved by the faster stack."""
+    if layout is not torch.channels_last or images.is_contiguous(memory_format=layout):
+        return images.to(memory_format=layout)
+    return torch.stack(images.unbind(1), dim=3).permute(0, 3, 1, 2)
 
 
 def _check_stored(images: Tensor) -> None:
@@ -147,8 +161,7 @@ def draw_views(
     n, channels = views * len(images), images.shape[3]
     jitter = _draw_jitter(n, how, generator)
     # Images are created in the order that jitter needs, so that it need not sort them.
-    keys = colour.jitter_keys(*jitter) if jitter else torch.zeros(n, dtype=torch.int64)
-    operations = Operations(keys.argsort(stable=True))
+    operations = Operations(jitter[1] if jitter else torch.zeros(n, dtype=torch.int64))
     crop = _draw_crop(images, how, size, generator, operations.who)
     count, magnitude = how.randaugment
     if count:
@@ -164,10 +177,12 @@ def draw_views(
 def _draw_jitter(
     n: int, how: Augmentation, generator: Generator
 ) -> tuple[colour.Jitter, Tensor] | None:
+    """Factors and order of each jitter, and the keys by which it sorts the images."""
     if not how.jitter_probability or not any(how.jitter):
         return None
     params = colour.draw_jitter(n, how.jitter, generator)
-    return params, draw_chosen(n, how.jitter_probability, generator)
+    chosen = draw_chosen(n, how.jitter_probability, generator)
+    return params, colour.jitter_keys(params, chosen)
 
 
 def _draw_crop(

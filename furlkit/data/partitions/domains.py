@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -63,12 +64,11 @@ def _division(
     data: LabelSet, concentration: float | None, balance: str
 ) -> Callable[[LabelSet, int, Rng], Parts]:
     """Function that divides the examples of a domain among its clients."""
+    once: dict[str, Any] = {"with_replacement": False}
     if concentration is not None:
-        return partial(
-            dirichlet_client, concentration=concentration, with_replacement=False
-        )
+        return partial(dirichlet_client, concentration=concentration, **once)
     if balance == "none":
-        return partial(iid, with_replacement=False)
+        return partial(iid, **once)
     if data.labels is None:
         raise UsageError(f"--balance {balance} needs labels, but {data.name} has none")
     return deal_classes

@@ -12,7 +12,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.folder import FolderIndex, in_blocks, list_folder
 from furlkit.data.sets.ranges import Span, span_of
-from furlkit.data.sets.window import Raw, Reading, check_values
+from furlkit.data.sets.window import Reading, check_values
 
 # Accepts every file that some options can read.
 ANY = Reading(pages="first", slices="axial")
@@ -65,9 +65,8 @@ class Checked:
     @property
     def duplicates(self) -> list[list[str]]:
         """Groups of files with equal values."""
-        return sorted(
-            sorted(names) for names in self.digests.values() if len(names) > 1
-        )
+        groups = self.digests.values()
+        return sorted(sorted(names) for names in groups if len(names) > 1)
 
     @property
     def proposal(self) -> str | None:
@@ -151,16 +150,13 @@ def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined
     check_values(raw.values)
     height, width, channels = raw.values.shape
     low, high = float(raw.values.min()), float(raw.values.max())
+    # Equal for grey images with one and with three channels.
+    digest = image_hash(raw.values[..., :1] if raw.grey else raw.values)
     return Examined(
         format_of(content), (width, height), 1 if raw.grey else channels,
-        page_count(content, PAGES), is_animation(content), values_hash(raw),
+        page_count(content, PAGES), is_animation(content), digest,
         str(raw.values.dtype), span_of([raw]), low, high,
     )  # fmt: skip
-
-
-def values_hash(raw: Raw) -> str:
-    """Hash of the values, equal for grey images with one and with three channels."""
-    return image_hash(raw.values[..., :1] if raw.grey else raw.values)
 
 
 def image_hash(image: np.ndarray) -> str:

@@ -84,7 +84,10 @@ def decode_file(
     image inside another file.
     """
     try:
-        return _decoded((read or read_file)(path), channels, reading, page)
+        content = (read or read_file)(path)
+        raw = read_raw(content, channels, reading, page)
+        pixels = _with_channels(develop(raw, reading), channels, raw.colour)
+        return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
@@ -94,26 +97,14 @@ def decode_file(
         ) from error
 
 
-def decoded_or_reason(
-    path: Path, channels: int, reading: Reading = AS_STORED
-) -> Decoded | str:
-    """Return the image, or the reason why decoding failed."""
-    try:
-        return _decoded(read_file(path), channels, reading)
-    except Exception as error:  # Damaged files make PIL raise many kinds.
-        return reason_of(error)
-
-
 def format_of(content: bytes) -> str:
     """Format of a readable file, by the first bytes."""
     if dicom.is_dicom(content):
         return "DICOM"
     if nifti.is_nifti(content):
         return "NIfTI"
-    starts = {
-        name: start for start, name in STARTS.items() if content.startswith(start)
-    }
-    return next(iter(starts), "PPM")
+    names = (name for start, name in STARTS.items() if content.startswith(start))
+    return next(names, "PPM")
 
 
 def page_count(content: bytes, reading: Reading) -> int:
@@ -174,12 +165,6 @@ def read_raw(
         image = _convert(ImageOps.exif_transpose(file), MODES.get(channels, file.mode))
     values = np.asarray(image).reshape(image.height, image.width, -1)
     return Raw(values, grey=grey, colour=not grey)
-
-
-def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> Decoded:
-    raw = read_raw(content, channels, reading, page)
-    pixels = _with_channels(develop(raw, reading), channels, raw.colour)
-    return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
 
 
 def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:
@@ -281,17 +266,13 @@ def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarra
     if found == 1 and channels == 3:
         return np.repeat(pixels, 3, axis=2)
     if not colour or channels not in MODES:
-        raise _other_channels(found, channels)
+        raise ValueError(
+            f"it has {found} channels, expected {channels}; give --channels {found}"
+        )
     if channels == 3:
         return pixels[..., :3]  # without alpha
     luma = (pixels[..., :3].astype(np.int64) @ LUMA + 2**15) >> 16
     return luma.astype(pixels.dtype)[..., None]
-
-
-def _other_channels(found: int, expected: int) -> ValueError:
-    return ValueError(
-        f"it has {found} channels, expected {expected}; give --channels {found}"
-    )
 
 
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:

@@ -67,6 +67,9 @@ class About:
         return None if _keeps(self.size, fit, examples) else fit.size
 
 
+Found = tuple[np.ndarray, About]
+
+
 def folder_images(
     index: FolderIndex, fit: Fit, cache: Path | None
 ) -> tuple[np.ndarray, Reading]:
@@ -85,7 +88,8 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
     known = _known(index, cache) or _known_copy(index, cache)
     found = _kept(index, fit, cache, known)
     if found is None:
-        with caching.waiting_for(cache, _name(index), lambda: _tell_wait(index)):
+        wait = f"{index.root}: another process is decoding the images; waiting"
+        with caching.waiting_for(cache, _name(index), lambda: console.info(wait)):
             # The holder of the lock may have decoded the images.
             found = _kept(index, fit, cache, _known(index, cache))
             found = found or _decoded(index, fit, cache)
@@ -96,7 +100,7 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
 
 def _kept(
     index: FolderIndex, fit: Fit, cache: Path | None, about: About | None
-) -> tuple[np.ndarray, About] | None:
+) -> Found | None:
     """Images of the cache; None if missing or damaged."""
     if cache is None or about is None:
         return None
@@ -173,9 +177,7 @@ def _content(index: FolderIndex) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def _decoded(
-    index: FolderIndex, fit: Fit, cache: Path | None
-) -> tuple[np.ndarray, About]:
+def _decoded(index: FolderIndex, fit: Fit, cache: Path | None) -> Found:
     """Decode the images, and store them in the cache if there is one."""
     where = f"; kept in {cache}" if cache else ""
     console.info(f"{index.root}: decoding {len(index):,} images{where}")
@@ -186,7 +188,9 @@ def _decoded(
         return images, about
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
-        _check_room(images)
+        if images.nbytes > caching.MOST_BYTES:
+            size, most = images.nbytes, caching.MOST_BYTES
+            raise DiskError(f"they take {size:,} bytes, the cache {most:,}")
         _write(path, images, about)
     except DiskError as error:
         console.warn(
@@ -210,26 +214,16 @@ def _warn_of_few_levels(root: Path, images: np.ndarray, reading: Reading) -> Non
         )
 
 
-def _check_room(images: np.ndarray) -> None:
-    if images.nbytes > caching.MOST_BYTES:
-        raise DiskError(
-            f"they take {images.nbytes:,} bytes, the cache {caching.MOST_BYTES:,}"
-        )
-
-
 def _write(path: Path, images: np.ndarray, about: About) -> None:
     mean, std = default_mean_std(images.shape[3])
     facts = DatasetFacts([], [], {"examples": len(images)}, [*mean], [*std])
     blocks = (images[i : i + BLOCK] for i in range(0, len(images), BLOCK))
     how = Provenance("cache", {"content": about.content})
-    n, height, width, channels = images.shape
-    shape = (n, height, width, channels)
-    write_dataset(path, shape, blocks, {}, facts, how, images.dtype)
+    n, *shape = images.shape
+    write_dataset(path, (n, *shape), blocks, {}, facts, how, images.dtype)
 
 
-def _decode(
-    index: FolderIndex, fit: Fit, cache: Path | None
-) -> tuple[np.ndarray, About]:
+def _decode(index: FolderIndex, fit: Fit, cache: Path | None) -> Found:
     """Decode all images in order; read each file once.
 
     Images keep the size of the first image. After the first different size, all images
@@ -311,19 +305,13 @@ def _space(shape: tuple[int, ...], dtype: np.dtype, cache: Path | None) -> np.nd
         return np.empty(shape, dtype)
 
 
-def _tell_wait(index: FolderIndex) -> None:
-    console.info(f"{index.root}: another process is decoding the images; waiting")
-
-
 def _warn(index: FolderIndex, fit: Fit, about: About, images: np.ndarray) -> None:
     """Warn once about all changes of the images."""
-    reasons = list(_changes(fit, about, images))
-    if reasons:
+    if reasons := list(_changes(fit, about, images)):
         height, width, channels = images.shape[1:]
-        what = colours_of(channels)
         console.warn(
             f"{index.root}: {' and '.join(reasons)}; all are converted to {width} x "
-            f"{height} pixels in {what}"
+            f"{height} pixels in {colours_of(channels)}"
         )
 
 

@@ -58,7 +58,8 @@ def read_dicom(content: bytes, frame: int) -> Raw:
         stored = _stored(opened, frame)
         values, span = _of_modality(opened, stored, frame)
         scope = _scoped(opened, frame, "FrameVOILUTSequence")
-        window = _window(scope) or _table(scope, _order(opened))
+        little = opened.file_meta.TransferSyntaxUID.is_little_endian
+        window = _window(scope) or _table(scope, "<" if little else ">")
         kind = str(opened.PhotometricInterpretation)
     except Refused:
         raise
@@ -172,12 +173,8 @@ def _codestream_sizes(start: bytes) -> Iterator[tuple[int, int]]:
 
 def _scoped(opened: Any, frame: int, group: str) -> Any:
     """Dataset with a frame's transformation: per frame, shared, or the whole file."""
-    places = (
-        ("PerFrameFunctionalGroupsSequence", frame),
-        ("SharedFunctionalGroupsSequence", 0),
-    )
-    for name, number in places:
-        groups = opened.get(name) or ()
+    for kind, number in (("PerFrame", frame), ("Shared", 0)):
+        groups = opened.get(f"{kind}FunctionalGroupsSequence") or ()
         if number < len(groups) and groups[number].get(group):
             return groups[number].get(group)[0]
     return opened
@@ -195,9 +192,8 @@ def _of_modality(
     slope = float(scope.get("RescaleSlope") or 1)
     intercept = float(scope.get("RescaleIntercept") or 0)
     bits, signed = int(opened.BitsStored), bool(opened.get("PixelRepresentation"))
-    low, high = (
-        (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    )
+    low = -(2 ** (bits - 1)) if signed else 0
+    high = low + 2**bits - 1
     if stored.dtype.kind == "f":
         return stored, None
     if (slope, intercept) != (1, 0):
@@ -209,10 +205,6 @@ def _of_modality(
             stored = stored.astype(np.float64) * slope + intercept
     ends = low * slope + intercept, high * slope + intercept
     return stored, (min(ends), max(ends))
-
-
-def _order(opened: Any) -> str:
-    return "<" if opened.file_meta.TransferSyntaxUID.is_little_endian else ">"
 
 
 def _window(scope: Any) -> Range | Curve | None:
@@ -250,9 +242,8 @@ def _table(scope: Any, order: str) -> Curve | None:
     count = count % 2**16 or 2**16
     stored = item.LUTData
     if isinstance(stored, bytes):
-        stored = np.frombuffer(
-            stored, np.uint8 if len(stored) == count else f"{order}u2"
-        )
+        kind = "u1" if len(stored) == count else f"{order}u2"
+        stored = np.frombuffer(stored, kind)
     outputs = np.asarray(stored, np.float64).reshape(-1)[:count]
     if len(outputs) < count or not 8 <= bits <= 16:
         raise Refused("the VOI LUT lacks promised entries")

@@ -30,6 +30,7 @@ COMMON = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm
 ENDINGS = (*COMMON, *MEDICAL)
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
+Size = tuple[int, int]  # Width and height.
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -82,11 +83,11 @@ class FolderIndex:
         """Path and page of every image."""
         return list(zip(self.paths, self.pages or [0] * len(self), strict=True))
 
-    def at(self, positions: Iterable[int]) -> "FolderIndex":
-        """Images at some positions, with the labels of all images."""
-        places = self.places
+    def at(self, positions: np.ndarray) -> "FolderIndex":
+        """Images at some positions, with labels."""
+        places, labels = self.places, self.labels.subset(positions)
         paths, pages = zip(*(places[i] for i in positions), strict=True)
-        return replace(self, paths=paths, pages=pages)
+        return replace(self, paths=paths, pages=pages, labels=labels)
 
 
 def list_folder(root: Path) -> Listing:
@@ -185,7 +186,7 @@ def read_images(
         yield np.stack(images)
 
 
-def size_range(sizes: Collection[tuple[int, int]]) -> str:
+def size_range(sizes: Collection[Size]) -> str:
     """Sizes (width, height) in words: number of sizes, smallest and largest."""
     ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     least, most = (f"{width} x {height}" for width, height in (ordered[0], ordered[-1]))
@@ -194,9 +195,7 @@ def size_range(sizes: Collection[tuple[int, int]]) -> str:
     return f"{len(ordered):,} sizes, {least} to {most} pixels"
 
 
-def other_size(
-    path: Path, found: tuple[int, int], expected: tuple[int, int]
-) -> InputError:
+def other_size(path: Path, found: Size, expected: Size) -> InputError:
     """Error for an image of a different size."""
     return InputError(
         f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "
@@ -280,7 +279,9 @@ def _labels(
         return none
     if shallow:
         expected = ["a domain folder"] * domains + ["a class folder"]
-        reason = _strays(shallow, len(paths), " and ".join(expected[:depth]))
+        inside = f"is not inside {' and '.join(expected[:depth])}"
+        others = len(paths) - len(shallow)
+        reason = f"{shallow[0]} {inside}, but {others:,} other images are"
         if domains or labelled:
             raise InputError(
                 f"{root}: {reason}; move or remove it"
@@ -297,12 +298,6 @@ def _labels(
         none, labels=labels, domains=codes, class_names=class_names,
         domain_names=domain_names,
     )  # fmt: skip
-
-
-def _strays(shallow: list[str], images: int, expected: str) -> str:
-    """Text for images outside the class or domain folders."""
-    others = images - len(shallow)
-    return f"{shallow[0]} is not inside {expected}, but {others:,} other images are"
 
 
 def _check_splits(root: Path, names: set[str], kind: str) -> None:

@@ -30,6 +30,7 @@ STARTS = {"train": ("train",), "test": ("t10k", "test")}
 # A gzipped file may unpack to this multiple of its size, within these bounds. Images
 # shrink by less than 20; a file of zeros shrinks by 1,000.
 MOST_RATIO, SMALL, LARGE = 200, 2**26, 2**32
+Shape = tuple[int, ...]
 
 
 def idx_splits(folder: Path) -> dict[str, Path]:
@@ -61,7 +62,8 @@ def read_idx(path: Path, name: str) -> tuple[LabelSet, np.ndarray]:
     `name` is the user's path. A plain file is mapped, not read.
     """
     images = _read(path, 3)[..., None]
-    beside = _labels_beside(path)
+    stem, named, _ = path.name.rpartition("images")
+    beside = _first(path.parent, [f"{stem}labels"], "idx1") if named else None
     labels = _read(beside, 1).astype(np.int64) if beside else None
     if labels is not None and beside:
         check_labels(labels, len(images), str(beside))
@@ -75,11 +77,6 @@ def _first(folder: Path, stems: Iterable[str], dimensions: str) -> Path | None:
     endings = [f"{mark}{dimensions}{end}" for mark in "-." for end in ENDINGS]
     paths = (folder / (stem + ending) for stem in stems for ending in endings)
     return next((path for path in paths if path.is_file()), None)
-
-
-def _labels_beside(path: Path) -> Path | None:
-    stem, found, _ = path.name.rpartition("images")
-    return _first(path.parent, [f"{stem}labels"], "idx1") if found else None
 
 
 def _read(path: Path, dimensions: int) -> np.ndarray:
@@ -102,7 +99,7 @@ def _read(path: Path, dimensions: int) -> np.ndarray:
             ) from error
 
 
-def _shape(path: Path, start: bytes, dimensions: int) -> tuple[int, ...]:
+def _shape(path: Path, start: bytes, dimensions: int) -> Shape:
     if start[:3] != IMAGES[:3] or len(start) < 4:
         raise InputError(
             f"{path}: starts with {start[:4].hex(' ') or 'nothing'}, expected 00 00 08 "
@@ -122,7 +119,7 @@ def _shape(path: Path, start: bytes, dimensions: int) -> tuple[int, ...]:
     return shape
 
 
-def _map(path: Path, shape: tuple[int, ...], size: int) -> np.ndarray:
+def _map(path: Path, shape: Shape, size: int) -> np.ndarray:
     start = 4 + 4 * len(shape)
     if size != start + math.prod(shape):
         raise InputError(
@@ -141,9 +138,7 @@ def _check_bound(path: Path, count: int, size: int) -> None:
         )
 
 
-def _unpack(
-    path: Path, stream: io.BufferedIOBase, shape: tuple[int, ...]
-) -> np.ndarray:
+def _unpack(path: Path, stream: io.BufferedIOBase, shape: Shape) -> np.ndarray:
     array, done = np.empty(math.prod(shape), np.uint8), 0
     while read := stream.readinto(array[done:].data):
         done += read
@@ -156,5 +151,5 @@ def _unpack(
     return array.reshape(shape)
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _by(shape: Shape) -> str:
     return " x ".join(f"{each:,}" for each in shape)

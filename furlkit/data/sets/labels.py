@@ -47,16 +47,10 @@ class LabelSet:
         return len(self.class_names)
 
     def subset(self, chosen: np.ndarray) -> "LabelSet":
-        """The chosen examples, numbered from 0."""
-        labels = None if self.labels is None else self.labels[chosen]
-        domains = None if self.domains is None else self.domains[chosen]
-        groups = None if self.groups is None else self.groups[chosen]
-        columns: dict[str, Any] = {
-            "labels": labels,
-            "domains": domains,
-            "groups": groups,
-        }
-        return replace(self, examples=len(chosen), **columns)
+        """The chosen examples, numbered from 0: a dataset without a fingerprint."""
+        columns = {k: getattr(self, k) for k in ("labels", "domains", "groups")}
+        taken: Any = {k: c[chosen] for k, c in columns.items() if c is not None}
+        return replace(self, examples=len(chosen), fingerprint={}, **taken)
 
     def by_domain(self) -> dict[str, np.ndarray]:
         """Positions of the examples of each nonempty domain, by the domain's name.
@@ -92,14 +86,8 @@ def read_label_file(path: Path) -> LabelSet:
         labels = values.astype(np.int64)
         check_labels(labels, len(labels), str(path))
         names = default_names(labels)
-    return LabelSet(
-        name=str(path),
-        examples=len(labels),
-        labels=labels,
-        domains=None,
-        class_names=names,
-        fingerprint=fingerprint_of(len(labels), labels=labels),
-    )
+    fingerprint = fingerprint_of(len(labels), labels=labels)
+    return LabelSet(str(path), len(labels), labels, None, names, fingerprint)
 
 
 def number_by_name(values: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
@@ -149,8 +137,10 @@ def number_names(classes: int) -> tuple[str, ...]:
 
 def _read_values(path: Path) -> np.ndarray:
     try:
-        if _is_numpy(path):
-            with open_regular(path) as stream:
+        with open_regular(path) as stream:
+            is_numpy = path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
+            stream.seek(0)
+            if is_numpy:
                 return np.load(stream, allow_pickle=False)
         text = read_bytes(path, LONGEST_LIST).decode()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
@@ -158,11 +148,6 @@ def _read_values(path: Path) -> np.ndarray:
         raise
     except Exception as error:  # Damaged files make numpy raise many kinds.
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
-
-
-def _is_numpy(path: Path) -> bool:
-    with open_regular(path) as stream:
-        return path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
 
 
 def _lines(text: str) -> list[Any]:

@@ -80,10 +80,8 @@ def _decoded(content: bytes) -> np.ndarray:
     except Refused:
         raise
     except Exception as error:  # The text may quote the header.
-        kind = type(error).__name__
-        raise Refused(
-            f"it is a NIfTI volume that nibabel cannot read ({kind})"
-        ) from None
+        text = "it is a NIfTI volume that nibabel cannot read"
+        raise Refused(f"{text} ({type(error).__name__})") from None
 
 
 def _values(nibabel: Any, content: bytes) -> np.ndarray:

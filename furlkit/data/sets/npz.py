@@ -107,10 +107,7 @@ def _load(path: Path, names: tuple[str, ...], split: str = "") -> dict[str, np.n
         found = _load(path, tuple(f"{split}_{name}" for name in names))
         return _columns({k.removeprefix(f"{split}_"): a for k, a in found.items()})
     try:
-        with (
-            open_regular(path) as stream,
-            np.load(stream, allow_pickle=False) as arrays,
-        ):
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names if name in arrays.files}
     except FurlkitError:
         raise

@@ -49,7 +49,8 @@ def read_table(path: Path, labelled: bool) -> Shard:
         label = _column(table.schema, features, "label", "ClassLabel")
         labels: list[Label] = [None] * table.rows
         if labelled and label is not None:
-            labels = [_label(value) for value in _values(table, label)]
+            # Hugging Face writes -1 for a missing label.
+            labels = [None if v == -1 else v for v in _values(table, label)]
     if len(labels) != table.rows:
         raise InputError(f"{path}: has {len(labels):,} labels, {table.rows:,} rows")
     names = tuple(f"{ROW}{row}" for row in range(table.rows))
@@ -121,10 +122,9 @@ def _reading(path: Path) -> Iterator[None]:
     except ImportError:
         raise InputError(f"{path}: is a table; {EXTRA}") from None
     except Exception as error:  # Damaged files make pyarrow raise many kinds.
-        reason = (
-            str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        )
-        raise InputError(f"{path}: cannot be read as a table ({reason})") from error
+        reason, *_ = str(error).splitlines() or [type(error).__name__]
+        text = f"{path}: cannot be read as a table ({reason[:200]})"
+        raise InputError(text) from error
 
 
 def _open(path: Path) -> Table:
@@ -234,11 +234,8 @@ def _column(schema: Any, features: dict[str, Any], name: str, kind: str) -> str 
     """Column with this name, or the only column of a kind; otherwise None."""
     if name in schema.names:
         return name
-    columns = [
-        each
-        for each, feature in features.items()
-        if feature.get("_type") == kind and each in schema.names
-    ]
+    known = [each for each in features if each in schema.names]
+    columns = [each for each in known if features[each].get("_type") == kind]
     return columns[0] if len(columns) == 1 else None
 
 
@@ -272,8 +269,3 @@ def _values(table: Table, column: str) -> Iterator[Any]:
     for batch in table.batches(0, column):
         batch.column(0).validate(full=True)
         yield from batch.column(0).to_pylist()
-
-
-def _label(value: Any) -> Label:
-    """Label; Hugging Face writes -1 for a missing label."""
-    return None if value == -1 else value

@@ -24,17 +24,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from furlkit.data.sets.folder import (
-    ENDINGS,
-    FolderIndex,
-    folder_shape,
-    read_images,
-)
+from furlkit.data.sets.folder import ENDINGS, FolderIndex, folder_shape, read_images
 from furlkit.data.sets.labels import LabelSet, number_by_name
 from furlkit.errors import InputError, UsageError
 
 # Paths of images below a folder, and the class of each, by name.
 Listed = tuple[list[str], list[str]]
+Names = tuple[str, ...]
 MINI_LISTS = ("train.csv", "val.csv", "test.csv")
 COVID_CLASSES = ("COVID", "Lung_Opacity", "Normal", "Viral Pneumonia")
 
@@ -55,7 +51,7 @@ class PublishedSet(NamedTuple):
 
     def read(
         self, split: str, root: Path, *, download: bool
-    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    ) -> tuple[np.ndarray, np.ndarray, Names]:
         """Images (N, H, W, C) uint8, labels and class names."""
         folder = root / self.folder
         if download and not folder.exists():
@@ -75,11 +71,7 @@ class PublishedSet(NamedTuple):
         return images, labels[chosen], class_names
 
     def _images(
-        self,
-        folder: Path,
-        paths: tuple[str, ...],
-        labels: np.ndarray,
-        class_names: tuple[str, ...],
+        self, folder: Path, paths: Names, labels: np.ndarray, class_names: Names
     ) -> np.ndarray:
         about = LabelSet(self.name, len(paths), labels, None, class_names, {})
         index, channels = FolderIndex(folder, paths, about, ""), len(self.mean)
@@ -124,14 +116,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         ) from error
     if not rows or not all(row.get("filename") and row.get("label") for row in rows):
         raise InputError(f"{path}: expected lines of the columns filename,label")
-    _check_names(path, rows)
-    return rows
-
-
-def _check_names(path: Path, rows: list[dict[str, str]]) -> None:
     for row in rows:
         if Path(row["filename"]).name != row["filename"]:
             raise InputError(f"{path}: found {row['filename']!r}, expected a file name")
+    return rows
 
 
 def list_covid(folder: Path) -> Listed:

@@ -93,37 +93,25 @@ def survey(
     that leaves few grey levels. `read` returns the bytes of an image inside another
     file.
     """
-    sample = _sample(
-        [root / name for name in sample_of(paths)], reading, channels or 3, read
-    )
+    from furlkit.data.sets.decode import read_file, read_raw
+
     seen: list[int] = []
 
-    def noted() -> Iterator[Raw]:
-        for raw in sample:
-            seen.append(1 if raw.grey else 3 if raw.colour else raw.values.shape[2])
-            yield raw
+    def sample() -> Iterator[Raw]:
+        for name in sample_of(paths):
+            with suppress(Exception):  # Decoding later reports broken images.
+                content = (read or read_file)(root / name)
+                raw = read_raw(content, channels or 3, reading)
+                seen.append(1 if raw.grey else 3 if raw.colour else raw.values.shape[2])
+                yield raw
 
-    span = span_of(noted())
+    span = span_of(sample())
     where = f"{root}: measured {len(seen)} of {len(paths):,} files:"
     if reading.window is None:
         reading = window_for(where, span, reading)
     elif span is not None:
         warn_of_few_levels(where, span, reading)
     return Survey(reading, channels or max(seen, default=3))
-
-
-def _sample(
-    paths: list[Path],
-    reading: Reading,
-    channels: int,
-    read: Callable[[Path], bytes] | None,
-) -> Iterator[Raw]:
-    """Some images, one at a time; decoding later reports broken images."""
-    from furlkit.data.sets.decode import read_file, read_raw
-
-    for path in paths:
-        with suppress(Exception):
-            yield read_raw((read or read_file)(path), channels, reading)
 
 
 def window_for(where: str, span: Span | None, reading: Reading) -> Reading:

@@ -32,8 +32,7 @@ def resize_images(images: np.ndarray, size: int | None) -> np.ndarray:
         block = torch.from_numpy(np.array(images[start : start + BLOCK]))
         block = block.permute(0, 3, 1, 2).float()  # (n, C, H, W)
         block = interpolate(block, (height, width), mode="bilinear", antialias=True)
-        block = (
-            block[:, :, top : top + size, left : left + size].round_().clamp_(0, white)
-        )
-        resized[start : start + BLOCK] = block.permute(0, 2, 3, 1).numpy()
+        block = block[:, :, top : top + size, left : left + size]
+        block = block.round_().clamp_(0, white).permute(0, 2, 3, 1)
+        resized[start : start + BLOCK] = block.numpy()
     return resized

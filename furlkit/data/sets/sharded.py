@@ -27,7 +27,10 @@ OPEN = 2  # Shards at a time: threads read images nearly in order.
 def index_shards(name: str, shards: Sequence[Path], labelled: bool) -> FolderIndex:
     """List the images of shards like the files of a folder, without reading images."""
     _check_splits(name, shards)
-    opened = [_open(path, labelled) for path in shards]
+    opened = [
+        (read_tar if path.name.endswith(TAR) else read_table)(path, labelled)
+        for path in shards
+    ]
     if skipped := sum(shard.skipped for shard in opened):
         console.info(f"{name}: skipped {skipped:,} samples without an image")
     root = shards[0] if len(shards) == 1 else Path(os.path.commonpath(shards))
@@ -69,11 +72,6 @@ def _check_splits(name: str, shards: Sequence[Path]) -> None:
             f"{name}: holds the splits {', '.join(splits)}; give the files of a split: "
             f"'{pattern}'"
         )
-
-
-def _open(path: Path, labelled: bool) -> Shard:
-    read = read_tar if path.name.endswith(TAR) else read_table
-    return read(path, labelled)
 
 
 def _label_set(name: str, shards: list[Shard], paths: tuple[str, ...]) -> LabelSet:

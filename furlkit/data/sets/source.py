@@ -10,9 +10,6 @@ images must be resized.
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
@@ -20,14 +17,7 @@ from furlkit.data.sets.decoded import Fit, folder_images
 from furlkit.data.sets.fingerprint import READING, label_fingerprint
 from furlkit.data.sets.folder import index_folder, state_of
 from furlkit.data.sets.groups import L, with_groups
-from furlkit.data.sets.idx import (
-    ENDINGS,
-    GZIP,
-    IMAGES,
-    idx_file,
-    idx_splits,
-    read_idx,
-)
+from furlkit.data.sets.idx import ENDINGS, GZIP, IMAGES, idx_file, idx_splits, read_idx
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -184,9 +174,17 @@ def _open_packed(path: Path) -> ImageSet:
     packed = read_dataset(path)
     facts = packed.facts
     # The images are mapped, not read. Labels are small: check them here.
-    _check_hash(path, packed.labels, "labels", facts.fingerprint)
-    if "domains" in facts.fingerprint:  # Older files have no hash of domains.
-        _check_hash(path, packed.domains, "domains", facts.fingerprint)
+    for name, column in (("labels", packed.labels), ("domains", packed.domains)):
+        if name == "domains" and name not in facts.fingerprint:
+            continue  # Older files have no hash of domains.
+        found = None if column is None else label_fingerprint(column)
+        if facts.fingerprint.get(name) != found:
+            raise InputError(
+                f"{path}: the {name} do not match the fingerprint in the header; the "
+                "file was damaged or edited; copy it again or re-create it with pack"
+            )
+    known = {k: facts.fingerprint[k] for k in READING if k in facts.fingerprint}
+    known["depth"] = 8 * packed.images.dtype.itemsize
     return ImageSet(
         name=str(path),
         examples=len(packed.images),
@@ -199,24 +197,8 @@ def _open_packed(path: Path) -> ImageSet:
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
-        reading=_reading(path, facts.fingerprint, packed.images.dtype),
+        reading=Reading.from_facts(known, path),
     )
-
-
-def _reading(path: Path, fingerprint: dict[str, Any], dtype: np.dtype) -> Reading:
-    known = {key: fingerprint[key] for key in READING if key in fingerprint}
-    return Reading.from_facts({**known, "depth": 8 * dtype.itemsize}, path)
-
-
-def _check_hash(
-    path: Path, column: np.ndarray | None, name: str, fingerprint: dict[str, Any]
-) -> None:
-    found = None if column is None else label_fingerprint(column)
-    if fingerprint.get(name) != found:
-        raise InputError(
-            f"{path}: the {name} do not match the fingerprint in the header; the file "
-            "was damaged or edited; copy it again or re-create it with pack"
-        )
 
 
 def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:

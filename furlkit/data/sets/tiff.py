@@ -58,9 +58,8 @@ class Tags(NamedTuple):
         together = self.planar == 1 or self.samples == 1
         whole = self.rows >= self.height and not self.tile and self.strip > 0
         typed = self.sample_format in KINDS and self.bits in (8, 16, 32, 64)
-        return (
-            self.compression == 1 and self.pages == 1 and together and whole and typed
-        )
+        plain = self.compression == 1 and self.pages == 1
+        return plain and together and whole and typed
 
 
 class _Form(NamedTuple):

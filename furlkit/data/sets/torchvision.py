@@ -88,6 +88,7 @@ _CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 _CIFAR100 = ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 _STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
 _SVHN = ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
+_FASHION = ((0.2860,), (0.3530,))
 _SETS = (
     TorchvisionSet("cifar10", "CIFAR10", "cifar-10-batches-py/", "train", *_CIFAR10),
     TorchvisionSet("cifar100", "CIFAR100", "cifar-100-python/", "train", *_CIFAR100),
@@ -99,12 +100,7 @@ _SETS = (
     TorchvisionSet("mnist", "MNIST", "MNIST/raw/", "train", (0.1307,), (0.3081,)),
     TorchvisionSet("usps", "USPS", "usps.bz2", "train", (0.2469,), (0.2989,)),
     TorchvisionSet(
-        "fashion-mnist",
-        "FashionMNIST",
-        "FashionMNIST/raw/",
-        "train",
-        (0.2860,),
-        (0.3530,),
+        "fashion-mnist", "FashionMNIST", "FashionMNIST/raw/", "train", *_FASHION
     ),
 )
 TORCHVISION_SETS = {entry.name: entry for entry in _SETS}

@@ -184,9 +184,9 @@ def deepened(pixels: np.ndarray, reading: Reading) -> np.ndarray:
 
 def in_bytes(pixels: np.ndarray) -> np.ndarray:
     """Pixels of 8 bits, for pictures."""
-    return (
-        pixels if pixels.dtype == np.uint8 else np.rint(pixels / 257).astype(np.uint8)
-    )
+    if pixels.dtype == np.uint8:
+        return pixels
+    return np.rint(pixels / 257).astype(np.uint8)
 
 
 def windowed(
@@ -225,10 +225,9 @@ def _limits(raw: Raw, window: Window) -> Range | Curve:
         return raw.range
     if window.kind == "dicom" and raw.window is not None:
         return raw.window
-    kind = (
-        "its type is float, without a range" if window.kind == "full" else "no window"
-    )
-    raise ValueError(f"--window {window}: {kind}; give --window LO,HI")
+    floats = "its type is float, without a range"
+    why = floats if window.kind == "full" else "no window"
+    raise ValueError(f"--window {window}: {why}; give --window LO,HI")
 
 
 @lru_cache(maxsize=16)

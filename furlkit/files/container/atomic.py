@@ -85,9 +85,8 @@ def _open_part(part: Path, mode: int) -> tuple[BinaryIO, bool]:
 def _new(part: Path, mode: int) -> BinaryIO:
     """Create a hidden file, again if another process removed it as litter."""
     while True:
-        stream = os.fdopen(
-            os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode), "w+b"
-        )
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+        stream = os.fdopen(handle, "w+b")
         _lock(stream)
         if part.exists():
             return stream

@@ -29,6 +29,8 @@ from furlkit.files.opening import open_regular, reading
 
 FLOATS = "float16 float32 float64"
 _COPY_AGAIN = "copy it again or re-create it"
+Tensors = dict[str, np.ndarray]
+Pieces = Iterator[tuple[Entry, np.ndarray]]
 
 
 class ChangedFile(InputError):
@@ -54,7 +56,12 @@ class Container:
     def __init__(self, path: Path):
         self.path = Path(path)
         self._head = _read_head(self.path)
-        self.header, self.entries = _parse(self.path, self._head)
+        with _parsing(self.path), safe_open(self.path, "numpy") as opened:
+            metadata = opened.metadata() or {}
+            self.header = _furlkit_header(self.path, metadata)
+            self.entries = _entries(opened)
+        text = table(self.entries, metadata)
+        _check_canonical(self.path, self._head, self.header, text)
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
         self.aliases: dict[str, str] = {}
@@ -98,60 +105,26 @@ class Container:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
-    def stream(self) -> Iterator[tuple[Entry, np.ndarray]]:
-        """Yield every tensor in the file's order, one in memory at a time.
-
-        The checksum is compared after the last tensor. The file is opened once per
-        tensor, to stream any number of containers in parallel.
-        """
-        crcs: list[int] = []
-        for entry in self.entries:
-            array = self.read(entry)
-            crcs += seal.crcs_of(seal.bytes_of(array))
-            yield entry, array
-        self.check(crcs)
-
     def read(self, entry: Entry) -> np.ndarray:
-        """One tensor, unchecked; `stream` and `tensors` check."""
-        with open_regular(self.path) as stream, reading(self.path):
-            return self._read(entry, stream.fileno())
-
-    def _read(self, entry: Entry, handle: int) -> np.ndarray:
+        """One tensor, unchecked; `tensors` checks."""
         array = np.empty(entry.shape, entry.dtype)
-        self.fill(seal.bytes_of(array), entry.start, handle)
+        with open_regular(self.path) as stream:
+            self.fill(seal.bytes_of(array), entry.start, stream.fileno())
         return array
 
     def fill(self, buffer: np.ndarray, start: int, handle: int) -> None:
         """Read bytes of the body from `start` on; `handle` is the open file."""
-        offset, done = self.body_start + start, 0
-        while done < len(buffer):
-            with reading(self.path):
-                count = os.preadv(handle, [buffer[done:].data], offset + done)
-            if not count:
-                raise InputError(f"{self.path}: became shorter while it was read")
-            done += count
+        _fill(self.path, buffer, self.body_start + start, handle)
 
     def tensors(self) -> dict[str, np.ndarray]:
         """All tensors, after the checksum has been compared; the file is opened once."""
-        arrays, crcs = {}, []
-        with open_regular(self.path) as stream:
-            for entry in self.entries:
-                array = self._read(entry, stream.fileno())
-                crcs += seal.crcs_of(seal.bytes_of(array))
-                arrays[entry.name] = array
-        self.check(crcs)
-        return arrays
+        return self.verified_tensors("check")
 
-    def verified_tensors(
-        self, by: str | None, remember: bool = False
-    ) -> dict[str, np.ndarray]:
+    def verified_tensors(self, by: str | None, remember: bool = False) -> Tensors:
         """Read the tensors and compare `content` or `check` of the bytes read."""
         arrays = {e.name: np.empty(e.shape, e.dtype) for e in self.entries}
-        done = dict.fromkeys(arrays, 0)
-        for entry, piece in self.verified_pieces(by, remember):
-            start = done[entry.name]
-            done[entry.name] += len(piece)
-            seal.bytes_of(arrays[entry.name])[start : done[entry.name]] = piece
+        for _ in self.verified_pieces(by, remember, arrays):
+            pass
         return arrays
 
     def memmap(self, name: str) -> np.ndarray:
@@ -163,42 +136,41 @@ class Container:
         with open_regular(self.path) as stream, reading(self.path):
             return np.memmap(stream, entry.dtype, "r", offset, entry.shape)
 
-    def check_body(self, reach: Callable[[int], None]) -> None:
+    def check_body(self, reach: Callable[[int], None] = lambda _: None) -> None:
         """Compare the checksum of the tensors, with one piece in memory.
 
         `reach` receives the number of bytes read.
         """
-        if self.header.version == 1:
-            return self.verify()
-        crcs, done = [], 0
-        for _, piece in self.pieces():
-            crcs += seal.crcs_of(piece)
+        done = 0
+        for _, piece in self.verified_pieces("check"):
             done += len(piece)
             reach(done)
-        self.check(crcs)
 
-    def pieces(self) -> Iterator[tuple[Entry, np.ndarray]]:
+    def pieces(self, arrays: Tensors | None = None) -> Pieces:
         """Yield the bytes of every tensor in the file's order, in unchecked pieces.
 
-        An array is valid until the next array is taken.
+        An array is valid until the next array is taken; or the bytes go to `arrays`.
         """
         buffer = np.empty(seal.PIECE, np.uint8)
         with open_regular(self.path) as stream:
             for entry in self.entries:
                 for start in seal.starts_in(entry.size):
                     piece = buffer[: entry.size - start]
+                    if arrays is not None:
+                        whole = seal.bytes_of(arrays[entry.name])
+                        piece = whole[start : start + seal.PIECE]
                     self.fill(piece, entry.start + start, stream.fileno())
                     yield entry, piece
 
     def verified_pieces(
-        self, by: str | None, remember: bool = False
-    ) -> Iterator[tuple[Entry, np.ndarray]]:
+        self, by: str | None, remember: bool = False, arrays: Tensors | None = None
+    ) -> Pieces:
         """Like `pieces`; compares `content` or `check` after the last piece, if given.
 
         With `remember` the sha256 of each piece is kept in `digests`.
         """
         whole, crcs, digests = self._digest(), [], []
-        for entry, piece in self.pieces():
+        for entry, piece in self.pieces(arrays):
             if by == "content":
                 whole.update(piece)
             elif by == "check":
@@ -210,7 +182,8 @@ class Container:
             self._compare(whole.hexdigest(), "content")
         elif by == "check":
             self.check(crcs)
-        self.digests = digests if remember else None
+        if remember:
+            self.digests = digests
 
     def is_unchanged(self) -> bool:
         """Return whether the body still matches the `digests`."""
@@ -222,17 +195,13 @@ class Container:
 
     def verify(self) -> None:
         """Compare the sha256 of the whole file without keeping the bytes."""
-        digest = self._digest()
-        with open_regular(self.path) as stream, reading(self.path):
-            stream.seek(self.body_start)
-            hashlib.file_digest(stream, lambda: digest)
-        self._compare(digest.hexdigest(), "content")
+        for _ in self.verified_pieces("content"):
+            pass
 
     def _digest(self) -> Any:
         """Return the sha256 of the head, with zeros for both hashes."""
-        return hashlib.sha256(
-            self._zeroed(self._zeroed(self._head, "check"), "content")
-        )
+        head = self._zeroed(self._head, "check")
+        return hashlib.sha256(self._zeroed(head, "content"))
 
     def check(self, crcs: Sequence[int] | np.ndarray) -> None:
         """Compare the checksum, given the sums of the pieces."""
@@ -287,26 +256,22 @@ def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
         entries = _entries(opened)
     with open_regular(path) as stream, reading(path):
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        arrays = {e.name: _array(path, e, start + e.start, stream) for e in entries}
+        arrays = {e.name: np.empty(e.shape, e.dtype) for e in entries}
+        for entry in entries:
+            buffer = seal.bytes_of(arrays[entry.name])
+            _fill(path, buffer, start + entry.start, stream.fileno())
     return arrays, digest
 
 
-def _array(path: Path, entry: Entry, offset: int, stream: Any) -> np.ndarray:
-    """One tensor of an open file, from `offset` on."""
-    array = np.empty(entry.shape, entry.dtype)
-    stream.seek(offset)
-    if stream.readinto(seal.bytes_of(array).data) < entry.size:
-        raise InputError(f"{path}: became shorter while it was read")
-    return array
-
-
-def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
-    with _parsing(path), safe_open(path, "numpy") as opened:
-        metadata = opened.metadata() or {}
-        header = _furlkit_header(path, metadata)
-        entries = _entries(opened)
-    _check_canonical(path, head, header, table(entries, metadata))
-    return header, entries
+def _fill(path: Path, buffer: np.ndarray, offset: int, handle: int) -> None:
+    """Read bytes of an open file from `offset` on."""
+    done = 0
+    while done < len(buffer):
+        with reading(path):
+            count = os.preadv(handle, [buffer[done:].data], offset + done)
+        if not count:
+            raise InputError(f"{path}: became shorter while it was read")
+        done += count
 
 
 def _entries(opened: Any) -> list[Entry]:

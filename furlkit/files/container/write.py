@@ -27,11 +27,11 @@ class Blocks(NamedTuple):
     arrays: Iterable[np.ndarray]
 
 
+Stored = np.ndarray | Blocks
+
+
 def write(
-    path: Path,
-    tensors: Mapping[str, np.ndarray | Blocks],
-    header: Header,
-    mode: int = EVERYBODY,
+    path: Path, tensors: Mapping[str, Stored], header: Header, mode: int = EVERYBODY
 ) -> str:
     """Write tensors and header; return the content hash.
 

@@ -16,10 +16,11 @@ from furlkit.reports.text import shorten
 HATCHES = ("", "///", "...", "xxx")
 LABEL_WIDTH = 36
 BETWEEN_GROUPS = 0.7  # In widths of a bar.
+Bars = Sequence[Results]
 
 
 def draw_bars(
-    bars: Sequence[Results], value: Value, start: float = 0, frame: Frame = UNFRAMED
+    bars: Bars, value: Value, start: float = 0, frame: Frame = UNFRAMED
 ) -> Figure:
     """Bar for each mean with one standard deviation up and down, a dot per seed.
 
@@ -59,9 +60,7 @@ def draw_bars(
     return figure
 
 
-def _set_y_axis(
-    axes: Axes, bars: Sequence[Results], value: Value, start: float
-) -> None:
+def _set_y_axis(axes: Axes, bars: Bars, value: Value, start: float) -> None:
     axes.grid(axis="y")
     if min(bar.extent[0] for bar in bars) < 0:
         axes.use_sticky_edges = False
@@ -72,7 +71,7 @@ def _set_y_axis(
     axes.set_ylabel(value.label + cut)
 
 
-def _notes(bars: Sequence[Results], narrow: bool) -> list[str]:
+def _notes(bars: Bars, narrow: bool) -> list[str]:
     """Lines below the picture that explain dots, error bars and the reference."""
     counts = (len(bar.values) for bar in bars)
     notes = style.note(counts, "results (dots)", "error bar")
@@ -83,7 +82,7 @@ def _notes(bars: Sequence[Results], narrow: bool) -> list[str]:
 
 
 def _draw_numbers(
-    axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value, narrow: bool
+    axes: Axes, places: np.ndarray, bars: Bars, value: Value, narrow: bool
 ) -> None:
     """Numbers above the bars, and a margin for the numbers."""
     above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
@@ -113,9 +112,7 @@ def _numbers(bar: Results, value: Value, narrow: bool) -> str:
     return f"{text}\n{mean}"
 
 
-def _draw_references(
-    axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value
-) -> None:
+def _draw_references(axes: Axes, places: np.ndarray, bars: Bars, value: Value) -> None:
     """Dashed line at the mean of each group's reference, across the group."""
     for group in dict.fromkeys(bar.group for bar in bars):
         mine = [k for k, bar in enumerate(bars) if bar.group == group]

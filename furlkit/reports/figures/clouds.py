@@ -86,9 +86,8 @@ def _draw_points(axes: Axes, cloud: Cloud, shown: Sequence[int]) -> Any:
     if len(shown) > len(LOOKS):
         mine = ranks >= 0
         shades: dict[str, Any] = {"cmap": "turbo", "vmin": 0, "vmax": len(shown) - 1}
-        return axes.scatter(
-            x[mine], y[mine], s=size, c=ranks[mine], linewidth=0, **shades
-        )
+        shades |= {"c": ranks[mine], "linewidth": 0}
+        return axes.scatter(x[mine], y[mine], s=size, **shades)
     for turn, mark in enumerate(MARKS):
         mine = ranks // len(TEN_COLOURS) == turn
         colours = [LOOKS[place][1] for place in ranks[mine]]

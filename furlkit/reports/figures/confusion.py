@@ -8,14 +8,11 @@ from matplotlib.figure import Figure
 from furlkit.reports.figures import Frame, style
 
 WRITTEN = 15  # Shares are written into the cells of a map up to this large.
+Names = Sequence[str]
 
 
 def draw_confusion(
-    matrix: np.ndarray,
-    names: Sequence[str],
-    columns: Sequence[str],
-    label: str,
-    frame: Frame,
+    matrix: np.ndarray, names: Names, columns: Names, label: str, frame: Frame
 ) -> Figure:
     """Images by class (rows) and by prediction, in percent of the row."""
     total = matrix.sum(axis=1, keepdims=True)

@@ -41,9 +41,10 @@ def draw_forest(
         axes.use_sticky_edges = False  # Otherwise a band would end at the edge.
         for place, (_, difference) in enumerate(found):
             _draw_row(axes, place, difference, value)
-            if numbers:
+            if numbers:  # Right of the axes: x in parts of the axes, y in rows.
                 text = difference.text(lambda number: value.show(number, "+.2f"))
-                _write(axes, place, text)
+                at: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
+                axes.text(1.02, place, text, **at, va="center", fontsize=8)
         axes.axvline(0, color="black", linewidth=0.8, zorder=1)
         # Names take at most half of a picture with a given size.
         short = [shorten(label, min(LABEL_WIDTH, int(6 * width))) for label, _ in found]
@@ -69,12 +70,6 @@ def _draw_row(axes: Axes, place: int, difference: Difference, value: Value) -> N
     inside = COLOURS[0] if difference.decisive else "white"
     dot: dict[str, Any] = {"color": inside, "edgecolor": COLOURS[0], "zorder": 3}
     axes.scatter(scale * middle, place, s=26, linewidth=1.2, **dot)
-
-
-def _write(axes: Axes, place: int, text: str) -> None:
-    """Numbers of a row, right of the axes."""
-    beside = axes.get_yaxis_transform()  # x in parts of the axes, y in rows.
-    axes.text(1.02, place, text, transform=beside, va="center", fontsize=8)
 
 
 def _explained(found: Sequence[Difference], value: Value, reference: str) -> list[str]:

@@ -20,14 +20,15 @@ from furlkit.reports.text import shorten
 
 WRITTEN = 12  # Counts are written into the cells of a map up to this large.
 BUBBLES = 100  # More bubbles than these on a side are too small to see.
+Names = Sequence[str]
 
 
 def draw_heat(
     histogram: np.ndarray,
     sizes: np.ndarray,
-    names: Sequence[str],
+    names: Names,
     frame: Frame,
-    domains: Sequence[str] = (),
+    domains: Names = (),
 ) -> Figure:
     """Map of clients by classes, and a bar with the number of images of each client.
 
@@ -78,10 +79,7 @@ def _draw_side(side: Axes, sizes: np.ndarray) -> None:
 
 
 def draw_bubbles(
-    histogram: np.ndarray,
-    names: Sequence[str],
-    frame: Frame,
-    domains: Sequence[str] = (),
+    histogram: np.ndarray, names: Names, frame: Frame, domains: Names = ()
 ) -> Figure:
     """Bubble for each client and class, with an area proportional to the images.
 
@@ -119,7 +117,7 @@ def draw_bubbles(
     return figure
 
 
-def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Sequence[str] = ()) -> Figure:
+def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Names = ()) -> Figure:
     """Number of images of each client, the only picture without labels."""
     clients = len(sizes)
     with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, frame) as figure:
@@ -135,9 +133,7 @@ def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Sequence[str] = ()) -> 
     return figure
 
 
-def _name_clients(
-    axis: Axis, numbers: np.ndarray, domains: Sequence[str], total=0
-) -> None:
+def _name_clients(axis: Axis, numbers: np.ndarray, domains: Names, total=0) -> None:
     """Name clients by number and domain; lines separate the domains."""
     names = [f"{k} {domain}".rstrip() for k, domain in enumerate(domains)]
     name_ticks(axis, numbers, names or None, "client", total)

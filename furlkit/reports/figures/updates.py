@@ -28,9 +28,8 @@ def draw_updates(
     height = float(np.clip(0.22 * len(clients), 0.8, 4))
     rows = [height, 2.2] if measured else [height]
     with style.canvas(6.5, sum(rows) + 0.9, frame) as figure:
-        every = figure.subplots(
-            len(rows), sharex=True, height_ratios=rows, squeeze=False
-        ).flatten()
+        grid: dict[str, Any] = {"height_ratios": rows, "squeeze": False}
+        every = figure.subplots(len(rows), sharex=True, **grid).flatten()
         _draw_shares(figure, every[0], clients)
         if measured:
             _draw_distances(every[1], clients, mu)
@@ -84,16 +83,11 @@ def _draw_threshold(axes: Axes, mu: float, most: float) -> None:
 
     The text is at the left: in the first round no client has a distance.
     """
-    words: dict[str, Any] = {
-        "color": GREY,
-        "textcoords": "offset points",
-        "xytext": (4, 2),
-    }
+    words: dict[str, Any] = {"color": GREY, "textcoords": "offset points"}
     if mu <= FAR * most:
         axes.axhline(mu, color=GREY, linestyle="--", linewidth=1)
         place = ("axes fraction", "data")
-        axes.annotate(f"mu = {mu:g}", (0, mu), xycoords=place, va="bottom", **words)
+        axes.annotate(f"mu = {mu:g}", (0, mu), (4, 2), place, va="bottom", **words)
     else:
-        words["xytext"] = (4, -2)
         text = f"mu = {mu:g} is far above"
-        axes.annotate(text, (0, 1), xycoords="axes fraction", va="top", **words)
+        axes.annotate(text, (0, 1), (4, -2), "axes fraction", va="top", **words)

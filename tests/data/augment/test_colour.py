@@ -18,6 +18,7 @@ from furlkit.data.augment.colour import (
     draw_jitter,
     grey_,
     hue_,
+    jitter_keys,
     plan_jitter,
 )
 from tests.data.augment.noise import generator
@@ -48,7 +49,7 @@ def pictures(n, channels=3):
 def jitter(images, params):
     operations = Operations(torch.arange(len(images)))
     every = torch.ones(len(images), dtype=torch.bool)
-    plan_jitter(operations, params, every, images.shape[1])
+    plan_jitter(operations, params, jitter_keys(params, every), images.shape[1])
     return operations.run(images)
 
 
@@ -66,7 +67,7 @@ def test_blend_equals_torchvision(kind, channels):
     ]
     kinds = torch.full((16,), kind)
     close(
-        blend_(images.clone(), *blends(kinds, factors, images.shape[1])),
+        blend_(images.clone(), blends(kinds, factors, images.shape[1])),
         torch.stack(expected),
     )
 
@@ -95,7 +96,7 @@ def test_saturation_hue_and_grey_leave_grey_images_alone():
     images = pictures(4, channels=1)
     factors = torch.tensor([0.0, 0.5, 1.5, 3.0])
     kinds = torch.full((4,), SATURATION)
-    close(blend_(images.clone(), *blends(kinds, factors, images.shape[1])), images)
+    close(blend_(images.clone(), blends(kinds, factors, images.shape[1])), images)
     assert hue_(images.clone(), torch.full((4,), 0.3)).equal(images)
     assert grey_(images.clone()).equal(images)
 

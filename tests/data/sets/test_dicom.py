@@ -23,7 +23,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from furlkit.data.sets.decode import decode_file, decoded_or_reason
+from furlkit.data.sets.decode import decode_file
 from furlkit.data.sets.dicom import read_dicom
 from furlkit.data.sets.folder import list_folder
 from furlkit.data.sets.source import Source
@@ -31,7 +31,7 @@ from furlkit.data.sets.window import Reading
 from furlkit.errors import InputError
 from furlkit.files.dataset import read_dataset
 from tests.data.sets.dicom_files import SECRET, encapsulated, save_dicom
-from tests.helpers import furlkit
+from tests.helpers import decoded_or_reason, furlkit
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)
 GREY = np.rint(RAMP * (255 / 4095)).astype(np.uint8)

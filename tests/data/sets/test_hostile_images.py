@@ -24,8 +24,9 @@ MEASURE = """
 import json, sys, time
 from pathlib import Path
 import nibabel, pydicom.pixels, tifffile
-from furlkit.data.sets.decode import decoded_or_reason
+import furlkit.data.sets.decode
 from furlkit.data.sets.window import Reading
+from tests.helpers import decoded_or_reason
 
 def memory():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10

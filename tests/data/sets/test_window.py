@@ -5,10 +5,11 @@ import pytest
 import tifffile
 from PIL import Image
 
-from furlkit.data.sets.decode import decode_file, decoded_or_reason
+from furlkit.data.sets.decode import decode_file
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import Raw, Reading, develop, parse_window
 from furlkit.errors import InputError, UsageError
+from tests.helpers import decoded_or_reason
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)  # 12 bits
 GREY = np.rint(RAMP * (255 / 4095)).astype(np.uint8)
