@@ -149,11 +149,13 @@ def _tables(
     seeds = lists.get("seed", entries.get("seeds", [0]))
     by_hand: Settings = {k: v[0] for k, v in lists.items() if k not in swept}
     for choice in _choices(recipe, entries.get("over", {}), lists, by_hand):
-        usual = entries.get("settings", {})
-        base = {**usual, **by_hand, **_settings(recipe, choice)}
+        own = entries.get("settings", {})
+        base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
-        first = {"seed": seeds[0], **base}
-        values = {**places, **run_of(recipe, first).settings, **choice}
+        usual = run_of(recipe, {"seed": seeds[0], **base}).settings
+        # Options of a stage are no variable: {linear} is the file of the stage.
+        known = recipe.settings.keys() - recipe.stages.keys()
+        values = {**places, **{k: usual[k] for k in known}, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
         repeated = [*_choices(recipe, entries.get("for", {}), lists, base)]

@@ -127,6 +127,13 @@ def test_a_run_has_only_the_steps_that_a_table_needs(run, paper):
     assert scores == ["partition", "init", "knn", "average", "average", "knn", "mean"]
 
 
+def test_options_of_a_stage_do_not_hide_the_file_of_the_stage(run, paper):
+    runs = steps_of(run, paper, "table=2", "seed=0", "mean=--lr 3", "train=--epochs 2")
+    (table,) = runs["exp/tables"]
+    assert "Plain=exp/iid/plain0/seed0/mean.json" in table["command"]
+    assert runs["exp/iid/plain0/seed0"][-1]["command"][-1] == "3"
+
+
 def test_a_row_changes_stages_and_extends_another_row(run, paper):
     runs = steps_of(run, paper, "row=far", "seed=0")
     train = next(s for s in runs["exp/iid/far2/seed0"] if s["stage"] == "train")
