@@ -198,6 +198,15 @@ def test_names_of_runs_do_not_depend_on_the_current_folder(run, made, monkeypatc
     assert outcome.out == "../csv: 0 new points of 2 runs\n"
 
 
+def test_log_does_not_load_torch(made, python):
+    code = (
+        "import sys; from furlkit.cli.program import _outcome; "
+        "code = _outcome(['log', 'exp', '--to', 'tensorboard', '-q']); "
+        "print([code, 'torch' in sys.modules, 'sklearn' in sys.modules])"
+    )
+    assert python(code).splitlines()[-1] == "[0, False, False]"
+
+
 # --- refusals -------------------------------------------------------------------------
 
 
