@@ -101,6 +101,17 @@ def test_a_file_cut_anywhere_by_a_kill_is_completed(run, made, to, file):
     assert outcome.out == f"{to}: 0 new points of 1 run\n"
 
 
+def test_a_kill_within_a_letter_of_two_bytes(run, made):
+    made.rename("\u00e9tude")
+    line = ("log", "\u00e9tude", "--to", "csv")
+    assert run(*line).code == 0
+    path = Path("csv/points.csv")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rfind(b"\xc3") + 1])
+    assert run(*line).out == "csv: 1 new point of 1 run\n"
+    assert path.read_bytes() == whole
+
+
 def test_tensorboard_has_the_values_of_the_journals(run, made):
     assert run("log", made, "--to", "tensorboard").code == 0
     raw = Path("tensorboard", "exp", EVENTS).read_bytes()
@@ -222,12 +233,14 @@ def test_a_folder_without_points_is_refused(run, made):
     assert outcome.code == 65 and "empty: has no journal" in outcome.err
 
 
-def test_another_table_is_not_overwritten(run, made):
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", f"{','.join(COLUMNS)}\n1,2\n"])
+def test_another_table_is_not_overwritten(run, made, text):
     Path("csv").mkdir()
-    Path("csv/points.csv").write_text("a,b\n1,2\n")
+    Path("csv/points.csv").write_text(text)
     outcome = run("log", made, "--to", "csv")
     assert outcome.code == 65 and "csv/points.csv" in outcome.err
-    assert Path("csv/points.csv").read_text() == "a,b\n1,2\n"
+    assert "table of furlkit log" in outcome.err
+    assert Path("csv/points.csv").read_text() == text
 
 
 @pytest.mark.parametrize("to", ["mlflow", "wandb", "trackio"])
