@@ -6,7 +6,8 @@
     file = "{linear@final}"      # the file of a run that a line shows
 
     [lines.parts]                # lines that several tables share
-    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file}
+    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file};
+                                 # {upload@final}:3 is the file of client 3
     FedCA = "fedca"
 
     [table.1]
@@ -64,6 +65,7 @@ KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
     *("settings", "needs", "out", "tables", "extends"),
 )
+VARIED = ("row", "seed", "out")  # Settings that differ between the lines of a table.
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
 Variables = dict[str, Value]
@@ -153,9 +155,9 @@ def _tables(
         base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
         usual = run_of(recipe, {"seed": seeds[0], **base}).settings
-        # Options of a stage are no variable: {linear} is the file of the stage.
-        known = recipe.settings.keys() - recipe.stages.keys()
-        values = {**places, **{k: usual[k] for k in known}, **choice}
+        # More options of a stage may have the name of a file.
+        known = {k: v for k, v in usual.items() if k not in {*VARIED, *recipe.files}}
+        values = {**places, **known, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
         repeated = [*_choices(recipe, entries.get("for", {}), lists, base)]

@@ -36,7 +36,7 @@ MEANS = (  # The recipe, its mean, and the stage whose uploads the server averag
     ("fedusc/joint.toml", "average", "learn"),
     ("fedusc/paper.toml", "average", "train"),
     ("fedusc/paper.toml row=pretext", "gather", "learn"),
-    ("flesd/tables.toml row=fedavg", "average", "train"),
+    ("flesd/paper.toml row=fedavg", "average", "train"),
 )
 
 

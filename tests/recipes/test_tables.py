@@ -279,3 +279,23 @@ def test_jobs_of_a_table_wait_for_the_runs_on_a_cluster(paper, run):
     mean, table = tasks[-2:]
     assert "evaluate" in mean and "compare" in table
     assert f"deps = [{mean.split('id = ')[1].split()[0]}]" in table
+
+
+def test_a_stage_of_one_row_gets_options_by_hand(recipe, run):
+    """--align is an option of train too, and the value has a comma."""
+    aligned = """[row.aligned.stages]
+align = "pretrain-align {global@0} --data digits --targets-out {targets} -o {align}"
+"""
+    path = recipe(PAPER.replace("[row.far]", f"{aligned}[row.far]"))
+    words = ("row=aligned", "align=--epochs 1 --jitter 1,1,0,0")
+    (steps,) = steps_of(run, path, *words).values()
+    (step,) = (step for step in steps if step["stage"] == "align")
+    assert step["command"][-4:] == ["--epochs", "1", "--jitter", "1,1,0,0"]
+
+
+def test_options_of_a_stage_do_not_replace_the_file_of_this_name(run, paper):
+    runs = steps_of(run, paper, "table=2", "seed=0", "mean=--lr 0.5")
+    (table,) = runs["exp/tables"]
+    assert "Plain=exp/iid/plain0/seed0/mean.json" in table["command"]
+    (mean,) = (s for s in runs["exp/iid/plain0/seed0"] if s["stage"] == "mean")
+    assert mean["command"][-2:] == ["--lr", "0.5"]
