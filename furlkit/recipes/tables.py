@@ -156,7 +156,8 @@ def _tables(
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
         usual = run_of(recipe, {"seed": seeds[0], **base}).settings
         # More options of a stage may have the name of a file.
-        known = {k: v for k, v in usual.items() if k not in {*VARIED, *recipe.files}}
+        others = {*VARIED, *recipe.stages, *recipe.files}
+        known = {k: usual[k] for k in recipe.settings if k not in others}
         values = {**places, **known, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
