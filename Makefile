@@ -5,15 +5,16 @@ VENV ?= .venv
 # Clients that `make demo` trains in parallel.
 JOBS ?= 2
 bin := $(VENV)/bin
-code := furlkit tests examples/one_page.py
+code := furlkit tests examples/one_page.py examples/flower
 
 .DEFAULT_GOAL := help
-.PHONY: help demo methods test test-slow test-gpu test-slurm lint bench clean
+.PHONY: help demo methods test test-slow test-gpu test-browser test-slurm test-flower
+.PHONY: lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s  %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s  %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.demo ## train five clients on digits; scores and plots in exp/demo
 	@$(MAKE) --no-print-directory -s -j$(JOBS) -f examples/demo/Makefile \
@@ -31,10 +32,16 @@ test-slow: $(VENV)/.test ## run the slow tests
 test-gpu: $(VENV)/.test ## run the tests that need a CUDA GPU
 	$(bin)/python -m pytest -m slow tests/gpu -rs
 
+test-browser: $(VENV)/.test ## open the page of report in headless Chromium
+	$(bin)/python -m pytest -m slow tests/browser -rs
+
 test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; root only
 	@command -v slurmctld slurmd munged > /dev/null || test "$$(id -u)" -ne 0 || \
 		apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
 	FURLKIT_TEST_SLURM=yes $(bin)/python -m pytest -m slow tests/slurm -rs --durations=0
+
+test-flower: $(VENV)/.flower ## run rounds through a SuperLink and SuperNodes of Flower
+	$(bin)/python -m pytest -m "" tests/examples/test_flower.py -rs --durations=0
 
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)
@@ -54,8 +61,9 @@ clean: ## remove caches, build files and the output of demo and examples, not .v
 extras.demo := plot
 extras.test := test,lint
 extras.bench := bench
+extras.flower := test,flower
 
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.flower: $(VENV)/.%: pyproject.toml
 	test -x $(bin)/pip || $(PYTHON) -m venv $(VENV)
 	$(bin)/python -m pip install --quiet -e '.[$(extras.$*)]'
 	touch $@

@@ -21,12 +21,16 @@ from furlkit.errors import DiskError, InputError
 
 @dataclass
 class _Settings:
-    """Settings from the command line; `warned`: the warnings given so far."""
+    """Settings from the command line; `warned`: the warnings given so far.
+
+    `collected`: the list of `collected`, while warnings are not printed.
+    """
 
     verbosity: int = 0
     json: bool = False
     strict: bool = False
     warned: set[str] = field(default_factory=set)
+    collected: list[str] | None = None
 
     def reset(self) -> None:
         """Restore the defaults of -q, -v, --json and --strict."""
@@ -163,9 +167,21 @@ def warn(message: str) -> None:
     """
     if settings.strict:
         raise InputError(f"{message} (a warning; --strict turns warnings into errors)")
-    if message not in settings.warned:
+    if settings.collected is not None:
+        settings.collected.append(message)
+    elif message not in settings.warned:
         settings.warned.add(message)
         _say(_coloured("warning: ", "33"), message)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect warnings in a list, for example for a page, instead of printing them."""
+    before, settings.collected = settings.collected, []
+    try:
+        yield settings.collected
+    finally:
+        settings.collected = before
 
 
 def error(message: str) -> None:

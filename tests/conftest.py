@@ -255,6 +255,34 @@ def refused(run, snapshot) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def keys(tmp_path_factory) -> Callable[[str], Path]:
+    """Return the private key of a name, without a passphrase; NAME.pub is beside it."""
+    folder = tmp_path_factory.mktemp("keys")
+
+    def key(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            words = ("-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path))
+            subprocess.run(["ssh-keygen", *words], check=True)
+        return path
+
+    return key
+
+
+@pytest.fixture
+def allowed(keys, tmp_path) -> Callable[..., Path]:
+    """Write an allowed_signers file; `options` of every line."""
+
+    def write(*names: str, options: str = "") -> Path:
+        path = tmp_path / "allowed_signers"
+        public = {name: keys(name).with_suffix(".pub").read_text() for name in names}
+        path.write_text("".join(f"{k} {options} {v}" for k, v in public.items()))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
 def forge() -> Callable[..., Path]:
     """Rewrite a file with other tensors, facts or header fields, and a matching hash."""
 

@@ -16,6 +16,7 @@ from furlkit.catalogue.entries import (
     READ,
     WRITTEN,
     Argument,
+    Attack,
     Choice,
     Clients,
     Command,
@@ -68,10 +69,18 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import HEADS, OBJECTIVES, RULES, TEACHERS, TERMS, UPDATES
+from furlkit.catalogue.methods import (
+    ATTACKS,
+    HEADS,
+    OBJECTIVES,
+    RULES,
+    TEACHERS,
+    TERMS,
+    UPDATES,
+)
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
-from furlkit.catalogue.roles import direction_of, kinds_of, taker_of
+from furlkit.catalogue.roles import direction_of, kinds_of, received_paths, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES

@@ -62,8 +62,8 @@ WRITTEN = ("written", "sent", "kept")
 CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
 # Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
-    *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "table"),
-    *("toml", "weights"),
+    *("any", "csv", "folder", "json", "key", "members", "metrics", "page", "picture"),
+    *("recipe", "rules", "signers", "table", "toml", "weights"),
 )
 
 
@@ -224,10 +224,13 @@ def varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
 
 
 class Paper(NamedTuple):
-    """Source of a method."""
+    """Source of a method: name, address, year, title and authors in BibTeX's form."""
 
     name: str
     url: str
+    year: int = 0
+    title: str = ""
+    authors: str = ""
 
 
 class Head(NamedTuple):
@@ -371,6 +374,16 @@ class Rule(Method):
     state: tuple[str, ...] = ()
     averages: bool = False
     adds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Attack(Method):
+    """A hostile upload made from an honest upload.
+
+    The function is `attack(updates, **options)`: the hostile update, from the updates
+    (m, n) of the uploads that the attackers know. An attack on a single upload has no
+    function; `stages.attack` has the line of arithmetic.
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)

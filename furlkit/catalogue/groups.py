@@ -229,6 +229,8 @@ EXECUTION = group("Execution", PRECISION,
 )
 RUNNING = group("Execution", *RUNTIME)
 
+SIGNERS = Option("signers", File("signers"), recorded=False, metavar="ALLOWED_SIGNERS")
+
 # For commands that train several clients in sequence.
 CLIENT = Option("client", Clients(names=True),
                 help="Clients to train: 3, 0-4, 0,2,5-7, all; a site's name; or public, "

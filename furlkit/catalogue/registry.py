@@ -18,6 +18,7 @@ NAMES = (
     "local-train",
     "embed",
     "neighbours",
+    "sign",
     "aggregate",
     "attack",
     "distill",
@@ -31,6 +32,8 @@ NAMES = (
     "presets",
     "plan",
     "status",
+    "report",
+    "log",
     "doctor",
 )
 

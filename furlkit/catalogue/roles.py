@@ -1,5 +1,8 @@
 """Roles of input files, from the declarations of options."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from furlkit.catalogue.entries import Argument, File, Option
 from furlkit.catalogue.registry import COMMANDS
 
@@ -31,3 +34,14 @@ def kinds_of(command: str, role: str) -> tuple[str, ...]:
     """Kinds of files for a role."""
     file = _file(command, role)
     return file.kinds if file else ()
+
+
+def received_paths(command: str, values: Mapping[str, Any]) -> list[str]:
+    """Paths of the files from the server and other clients; may contain {client}."""
+    paths: dict[str, None] = {}
+    for role, taker in COMMANDS[command].roles.items():
+        if direction_of(command, role).startswith("received"):
+            value = values.get(taker.key) or ()
+            several = value if isinstance(value, tuple) else (value,)
+            paths |= dict.fromkeys(map(str, several))
+    return [*paths]

@@ -11,7 +11,7 @@ from furlkit.catalogue.entries import (
     group,
 )
 from furlkit.catalogue.families import RULE
-from furlkit.catalogue.groups import GENERAL, IN_OUT, output
+from furlkit.catalogue.groups import GENERAL, IN_OUT, SIGNERS, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -31,10 +31,17 @@ COMMAND = command("aggregate",
     are listed. Hidden names are skipped. Once the output exists, the round is closed, and
     later uploads are ignored.
 
+    Everybody who can write into an inbox can upload in any name. --signers accepts an
+    upload only with a signature of the client that the header names; the signature covers
+    the run, the round and every byte. --members, and --weights FILE, accept the listed
+    names without a signature, for folders of trusted writers. --at-least and --expect
+    count members only. weight= in the members file replaces --weights for models.
+
     The header of an upload is a claim of the client. The hash in the header must match
     the bytes, unless --trust-headers. --max-upload limits the size of rows and
     similarities, by the header alone; models must match --parent or the other models.
-    --partition or --max-share limits the weight of a claimed number of images. aggregate
+    --partition or --max-share limits the weight of a claimed number of images; three or
+    more clients without a partition have at most half of the weight each. aggregate
     refuses, with the tensor's name: BatchNorm variances and counters below 0, counters
     near the limit of their type, and values above 10,000 times the other clients' values.
     aggregate warns about: a weight above the middle between an equal share and 1; tensors
@@ -51,12 +58,16 @@ COMMAND = command("aggregate",
     deviations away; for a client with more images than the median, the limit grows in
     proportion. With --parent the mean also warns about an update against the others: the
     mean cosine with the other updates is below -1/3 of the other updates' mean cosine,
-    which must exceed 0.05. Without --parent directions are not compared, and a line says
-    so: uploads do not contain the model from which they started. Norms and angles are
-    estimated from a sketch of each upload with equal weight for every tensor; a hostile
-    client can evade the estimate. Fewer than three uploads are not compared. With
-    --partition a warning lists the clients without an upload; with --at-least N the list
-    is a plain line, not a warning.
+    which must exceed 0.05. Updates with cosines above 0.9, unlike the other updates, are
+    named as nearly the same: copies, sybils or attackers that collude. If two groups of
+    more than a third of the clients each work against each other, aggregate names both
+    groups and no single client: updates do not show which group is hostile. Without
+    --parent directions are not compared, and a line says so: uploads do not contain the
+    model from which they started. Norms and angles are estimated from a sketch of each
+    upload with equal weight for every tensor; a hostile client can evade the estimate, and attackers that stay within the spread of honest updates, with noise
+    (attack --kind alie, min-max), are not found. Fewer than three uploads are not
+    compared. With --partition a warning lists the clients without an upload; with
+    --at-least N the list is a plain line, not a warning.
 
     fedavgm, fedadam and fedyogi have a memory: --state-out writes the server's memory,
     and the next round reads the file as --state. The file belongs to the model of the
@@ -70,7 +81,8 @@ COMMAND = command("aggregate",
     of the median and 5 deviations away (of logarithms, by the median absolute deviation);
     if the update is at more than 90 degrees to the other updates and 3 deviations from
     the median angle; if BatchNorm statistics are as far from the median as such a norm;
-    or if the upload is a copy. Also give --parent: otherwise norms are measured from the
+    or if the upload is a copy, or nearly the same as others. If two groups disagree, as
+    above, angles mark no upload, and norms are compared in each group. Also give --parent: otherwise norms are measured from the
     geometric median of the uploads, and the report has no angles. The report shows how
     far an upload moves the result, for the mean always, for other rules with up to 64
     uploads.
@@ -87,6 +99,8 @@ COMMAND = command("aggregate",
           -o exp/r001/probabilities.safetensors
       furlkit aggregate inbox --parent global_0.safetensors --at-least 3 --wait 30m \\
           -o global_1.safetensors
+      furlkit aggregate inbox --parent global_0.safetensors --signers allowed_signers \\
+          --at-least 3 --wait 30m -o global_1.safetensors
       furlkit aggregate --rule krum --assumed-hostile 2 --chosen 8 \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
@@ -113,10 +127,20 @@ COMMAND = command("aggregate",
                help="Number of clients that ends the wait early.",
                usual="as --at-least", needs="wait", recorded=False),
         Option("parent", File("checkpoint", "parent"),
-               help="Global model from which this round's clients started; other "
-                    "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
-                    "scaffold need this model, and --report measures updates from it.",
+               help="Global model from which this round's clients started; uploads of "
+                    "other models, rounds and runs are refused. clip, l-dawa, fedavgm, "
+                    "fedadam, fedyogi and scaffold need this model, and --report measures "
+                    "updates from it.",
                recorded=False, metavar="GLOBAL"),
+        Option("members", File("members"),
+               help="File with a client on each line, and optionally weight=NUMBER and "
+                    "examples=NUMBER, the largest number of images to believe: "
+                    "`st-mary examples=5000`. Uploads of others are left out.",
+               recorded=False, metavar="FILE"),
+        SIGNERS._replace(
+            help="OpenSSH's allowed_signers, with the clients' names as principals. "
+                 "Uploads without a valid signature FILE.sig of the client that the "
+                 "header names are left out; see `furlkit sign`."),
         Option("max-upload", Whole(1), 1000,
                "Size limit for the rows or similarities of a client, in megabytes. A "
                "larger file is refused by its header; in a folder, left out.",

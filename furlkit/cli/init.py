@@ -6,6 +6,7 @@ from furlkit.catalogue.entries import (
     Group,
     Numbers,
     Option,
+    Text,
     Whole,
     command,
     group,
@@ -60,6 +61,10 @@ COMMAND = command("init", "Make the global model of round 0.",
                     "stem, channels and size are adapted with a warning.",
                recorded=False, metavar="WEIGHTS",
                variable="source"),
+        Option("run-name", Text("NAME"),
+               help="Name of the run: models and uploads inherit the name, and aggregate "
+                    "--parent leaves out uploads of other runs. Distinguishes two runs "
+                    "with equal options.", newer=True),
         output("checkpoint"),
     ),
     ENCODER,

@@ -1,7 +1,7 @@
 """inspect: explain a file."""
 
 from furlkit.catalogue.entries import Argument, File, Flag, Option, command, group
-from furlkit.catalogue.groups import IN_OUT, VERBOSITY
+from furlkit.catalogue.groups import IN_OUT, SIGNERS, VERBOSITY
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -13,6 +13,7 @@ COMMAND = command("inspect", "Explain any file that furlkit wrote.",
       furlkit inspect exp/r001/client_0.safetensors
       furlkit inspect --verify exp
       furlkit inspect --outgoing st-mary.safetensors
+      furlkit inspect --signers allowed_signers global_1.safetensors
     """,
     Argument("paths", File("any"), "FILE...", several=True),
     group(IN_OUT,
@@ -22,6 +23,9 @@ COMMAND = command("inspect", "Explain any file that furlkit wrote.",
         Option("outgoing", Flag(), False,
                "Explain which data leave a site with the file, and which data attackers "
                "are known to recover; private files are refused."),
+        SIGNERS._replace(
+            help="Check every byte, and the signature FILE.sig of the client that the "
+                 "header names, or of `server`, by this file of OpenSSH."),
     ),
     group("General", *VERBOSITY),
 )

@@ -20,6 +20,7 @@ from furlkit.catalogue.groups import (
     IN_OUT,
     OPTIMISATION,
     OWN_IMAGES,
+    SIGNERS,
     data_options,
     epochs_option,
     output_of_each,
@@ -65,6 +66,10 @@ COMMAND = command("local-train",
         Option("private-out", File("private", direction="kept", per_client=True),
                help="File for the client's private data; may contain {client}.",
                recorded=False),
+        SIGNERS._replace(
+            help="OpenSSH's allowed_signers: GLOBAL and the files shared by the server need "
+                 "a signature of `server`, files shared by a client a signature of the "
+                 "client; see `furlkit sign`."),
         output_of_each("checkpoint", "sent"),
         Option("send", Text("PART,..."),
                help="Parts of the model to send; other parts stay in the private file.",

@@ -307,7 +307,8 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
     inputs = {path: None for call in calls for path in call.reads_within(folder)}
     if waited := late.wait_for(inputs):
         console.info(f"waited {waited:.1f} s for missing files")
-    with receipts.noting(folder, calls, partial(_preset_text, entry.name)):
+    preset, warned = partial(_preset_text, entry.name), console.settings.warned
+    with receipts.noting(folder, calls, preset, warned):
         yield
 
 

@@ -210,8 +210,10 @@ def is_asked_for(exchange: str, values: Values) -> bool:
 
 def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
     """Facts of rows that a client shares; the header does not name the images."""
-    number, parent = client.number, setup.parent
-    return FeatureFacts("z", {}, str(number), number, setup.round, rows, parent)
+    number, parent, run = client.number, setup.parent, setup.model.facts.run
+    return FeatureFacts(
+        "z", {}, str(number), number, setup.round, rows, parent=parent, run=run
+    )
 
 
 def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:

@@ -27,7 +27,8 @@ class CheckpointFacts:
     losses are None if the client does not disclose them (local-train --tell).
     `init_seed`: the seed of class or cluster heads drawn by init; identifies untrained
     heads. `reading`: window of the images; None for 8-bit images. `state`: content hash
-    of the server's state written together with a global model.
+    of the server's state written together with a global model. `run`: name of the run
+    (init --run-name), which later files inherit.
     """
 
     role: str
@@ -48,6 +49,7 @@ class CheckpointFacts:
     init_seed: int | None = None
     reading: dict[str, Any] | None = None
     state: str | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ start of a training is a line with the versions and the machine.
 
 import json
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
 
 # Entries of a start about versions and instruction set, which decide the rounding.
 DECISIVE = ("furlkit", "torch", "numpy", "cpu", "isa")
+# Below these values of an epoch the representation is nearly a point, or a line.
+COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
 
 
 class Journal:
@@ -69,6 +72,23 @@ class Journal:
 def described(machine: dict[str, Any]) -> str:
     """Describe versions and instruction set of a start in words."""
     return ", ".join(f"{k} {machine[k]}" for k in DECISIVE if machine.get(k))
+
+
+def seconds_of(lines: Iterable[dict[str, Any]]) -> float:
+    """Sum of the seconds from each start in a journal to the last line before a restart."""
+    total = 0.0
+    start: datetime | None = None
+    last: datetime | None = None
+    for line in [*lines, {"event": "start"}]:
+        try:
+            time: datetime | None = datetime.fromisoformat(str(line.get("time")))
+        except ValueError:
+            time = last
+        if line.get("event") == "start":
+            total += (last - start).total_seconds() if start and last else 0
+            start = time
+        last = time
+    return total
 
 
 def parse_line(text: str | bytes) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ SILENT = frozenset(
 )
 PLACES = frozenset(("--data-root", "--cache"))
 LONGEST_ERROR = 500  # Characters.
+MOST_WARNINGS = 20
 OUTPUT = frozenset(("-o", "--output"))
 _BETWEEN = re.compile("([=,:])")
 _SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")
@@ -37,12 +38,13 @@ Content = Callable[[str], str | None]
 class Receipt(NamedTuple):
     """Fingerprint of a command, and hashes of the written files; None until the end.
 
-    `error`: the message of a failed command.
+    `error`: the message of a failed command. `warnings`: the command's warnings.
     """
 
     command: str
     contents: list[str | None] | None = None
     error: str | None = None
+    warnings: Sequence[str] = ()
 
 
 class Call(NamedTuple):
@@ -115,11 +117,23 @@ def run_folder(output: str) -> str | None:
     return None
 
 
+def stamp(folder: Path) -> tuple[int, int] | None:
+    """State of a run's receipts, which changes with each finished step."""
+    try:
+        known = os.stat(folder / MADE)
+    except OSError:
+        return None
+    return known.st_mtime_ns, known.st_size
+
+
 @contextmanager
-def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None]:
+def noting(
+    folder: str, calls: Sequence[Call], preset: Content, warned: Collection[str] = ()
+) -> Iterator[None]:
     """Note the start of commands, and at the end the contents of written files.
 
     Inputs are hashed first: replacing an input during the command makes outputs stale.
+    `warned` contains the warnings at the end of the command.
     """
     contents = Contents(Path(folder) / CACHE)
     made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
@@ -130,10 +144,16 @@ def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None
         raise
     except Exception as error:
         said = str(error)[:LONGEST_ERROR]
-        append(folder, {p: Receipt(command, error=said) for p, command in made.items()})
+        found = _shortened(warned)
+        append(folder, {p: Receipt(made[p], None, said, found) for p in made})
         raise
     written = {c.output: [content_of(path) for path in c.writes] for c in calls}
-    append(folder, {path: Receipt(made[path], written[path]) for path in made})
+    found = _shortened(warned)
+    append(folder, {p: Receipt(made[p], written[p], None, found) for p in made})
+
+
+def _shortened(warned: Collection[str]) -> list[str]:
+    return [text[:LONGEST_ERROR] for text in sorted(warned)[:MOST_WARNINGS]]
 
 
 def append(folder: str, receipts: dict[str, Receipt]) -> None:
@@ -141,7 +161,11 @@ def append(folder: str, receipts: dict[str, Receipt]) -> None:
 
     A folder without write permission gets no receipts.
     """
-    lines = [[os.path.relpath(path, folder or "."), *r] for path, r in receipts.items()]
+    lines = [
+        # Earlier versions of furlkit read receipts without warnings.
+        [os.path.relpath(path, folder or "."), *(r if r.warnings else r[:3])]
+        for path, r in receipts.items()
+    ]
     text = "".join(f"\n{json.dumps(line)}" for line in lines) + "\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError):
@@ -165,6 +189,7 @@ def read(folder: str) -> dict[str, Receipt]:
         with suppress(ValueError, TypeError):  # An incomplete line of a killed process.
             path, *values = json.loads(line)
             receipt = Receipt(*values)
-            if isinstance(receipt.contents, list | None):
+            lists = isinstance(receipt.warnings, list | tuple)
+            if lists and isinstance(receipt.contents, list | None):
                 found[str(path)] = receipt
     return found

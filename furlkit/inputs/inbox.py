@@ -19,9 +19,11 @@ from furlkit import console
 from furlkit.catalogue import kinds_of
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import open_checkpoint
-from furlkit.files.clients import ClientId, client_order
+from furlkit.files.clients import ClientId, client_of, client_order
 from furlkit.files.container.read import Container
+from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
+from furlkit.inputs.members import Admission, admission_of, weights_of
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     EarlierUpload,
@@ -34,6 +36,7 @@ from furlkit.inputs.uploads import (
     check_enough,
     check_model_sizes,
     check_parent,
+    check_round,
     check_table_size,
     options_of,
 )
@@ -65,14 +68,16 @@ def open_uploads(
 ) -> tuple[Options, list[U]]:
     """Read and check the uploads of a command, separately and then together."""
     options = options_of(values)
-    reader = _Reader(options, _parent(options), kind)
+    admission = admission_of(options)
+    reader = _Reader(options, _parent(options), admission, kind)
     folders = _folders(options)
     files = (*options.inputs, options.parent, options.state)
+    files += (options.members, options.signers)
     check_output(options.output, files)
     if options.state_out:
         check_output(options.state_out, (*files, options.output), "--state-out")
     named = reader.read_named([p for p in options.inputs if p not in folders])
-    inbox = Inbox(folders, kind.kinds, reader.read_sent)
+    inbox = Inbox(folders, kind.kinds, reader.read_sent, admission.names)
     taken: dict[Path, Taken[U]] = {}
 
     def look() -> tuple[list[U], dict[Path, str]]:
@@ -96,10 +101,11 @@ def open_uploads(
 
 
 class _Reader(NamedTuple, Generic[S, U]):
-    """Read uploads of a kind; the uploads start from `parent` if given."""
+    """Read uploads of a kind by members; the uploads start from `parent` if given."""
 
     options: Options
     parent: Sent | None
+    admission: Admission
     kind: Kind[S, U]
 
     def read_named(self, paths: Iterable[Path]) -> list[Taken[U]]:
@@ -124,6 +130,11 @@ class _Reader(NamedTuple, Generic[S, U]):
 
     def _open(self, path: Path) -> S:
         sent = self.kind.open(path)
+        self.admission.check_name(sent)
+        # An inbox has many uploads of earlier rounds; ssh-keygen takes milliseconds.
+        if self.parent:
+            check_round(sent, self.parent)
+        self.admission.check_signature(sent)
         if self.parent:
             check_parent(sent, self.parent)
         check_table_size(sent, self.options.max_upload)
@@ -134,7 +145,9 @@ class _Reader(NamedTuple, Generic[S, U]):
         # pass is early enough.
         cheap = "check" if inbox or self.options.dry_run else None
         by = cheap if self.options.trust_headers else "content"
-        return Taken(self.kind.examine(sent, by, inbox), sent.opened)
+        # A signature is worth as much as the hash of the bytes that are combined.
+        remember = inbox or self.options.signers is not None
+        return Taken(self.kind.examine(sent, by, remember), sent.opened)
 
 
 def _parent(options: Options) -> Sent | None:
@@ -188,18 +201,26 @@ class State(NamedTuple):
     changed: int
 
 
+States = tuple[State, State | None]  # Of an upload and of the signature.
+
+
 class Inbox(Generic[U]):
-    """Folders of uploads; `read` opens and checks a file of one of these `kinds`."""
+    """Folders of uploads; `read` opens and checks a file of one of these `kinds`.
+
+    `members`: names of the expected clients, if the server has a list.
+    """
 
     def __init__(
         self,
         folders: Sequence[Path],
         kinds: Sequence[str],
         read: Callable[[Path], Taken[U]],
+        members: set[str] | None = None,
     ):
         self._folders, self._kinds, self._read = folders, kinds, read
+        self._members = members
         self._known: dict[
-            Path, tuple[State, Taken[U] | EarlierUpload | str | None]
+            Path, tuple[States, Taken[U] | EarlierUpload | str | None]
         ] = {}
 
     def look(self) -> tuple[list[Taken[U]], dict[Path, str]]:
@@ -209,24 +230,30 @@ class Inbox(Generic[U]):
         return taken, {k: each for k, each in found.items() if isinstance(each, str)}
 
     def _paths(self) -> Iterator[Path]:
-        """Yield the names, except hidden names, which mark incomplete copies."""
+        """Yield the files, except signatures and hidden, incomplete copies."""
         for folder in self._folders:
-            names = sorted(os.listdir(folder))
-            yield from (folder / name for name in names if not name.startswith("."))
+            for name in sorted(os.listdir(folder)):
+                if not name.startswith(".") and not name.endswith(ENDING):
+                    yield folder / name
 
     def missing(self, uploads: Iterable[U]) -> list[ClientId]:
-        """Return clients of the last earlier round in the inbox not in `uploads`."""
+        """Return members, or clients of the last earlier round, not in `uploads`."""
+        clients = self._expected()
+        clients -= {getattr(upload.facts, "client", None) for upload in uploads}
+        return sorted((each for each in clients if each is not None), key=client_order)
+
+    def _expected(self) -> set[ClientId | None]:
+        if self._members is not None:
+            return {client_of(name) for name in self._members}
         found = [outcome for _, outcome in self._known.values()]
         earlier = [each for each in found if isinstance(each, EarlierUpload)]
         last = max((each.round for each in earlier), default=0)
-        clients = {each.client for each in earlier if each.round == last}
-        clients -= {getattr(upload.facts, "client", None) for upload in uploads}
-        return sorted((each for each in clients if each is not None), key=client_order)
+        return {each.client for each in earlier if each.round == last}
 
     def _outcome(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         """Return an upload, or the reason against the file; None for another rule."""
         try:
-            state = _state(path)
+            state = _state(path), _state_of_signature(path)
             before = self._known.get(path)
             if before is None or before[0] != state:
                 self._known[path] = state, self._opened(path)
@@ -265,6 +292,14 @@ def _state(path: Path) -> State:
     return State(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+def _state_of_signature(path: Path) -> State | None:
+    """Return None without a readable signature, which may arrive after the upload."""
+    try:
+        return _state(signature_of(path))
+    except (InputError, OSError):
+        return None
+
+
 def wait_for(
     look: Callable[[], tuple[list[U], dict[Path, str]]],
     enough: int,
@@ -301,8 +336,8 @@ def name_left_out(reasons: Mapping[Path, str]) -> None:
     """Warn about files left out: a line for each reason, with the first file."""
     groups: dict[str, list[str]] = {}
     for path, reason in reasons.items():
-        # Files with one reason differ in names and numbers.
-        text = re.sub("[0-9]+", "0", reason.replace(str(path), ""))
+        # Files with one reason differ in paths, numbers and names of clients.
+        text = re.sub("(?<=client )[^ ,:]+|[0-9]+", "0", reason.replace(str(path), ""))
         groups.setdefault(text, []).append(reason)
     for found in islice(groups.values(), LINES):
         alike = len(set(found)) - 1
@@ -341,7 +376,11 @@ def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
         return None
     header = opened.header
     facts, same = header.facts, header.stage == "aggregate"
-    same &= all(header.options.get(k) == v for k, v in options.recorded.items())
+    recorded = dict(options.recorded)
+    if options.members or weights_of(options.settings.get("weights")):
+        # The header does not record the file.
+        recorded["weights"] = header.options.get("weights")
+    same &= all(header.options.get(k) == v for k, v in recorded.items())
     same &= facts.get("round") == parent.facts.round + 1
     same &= facts.get("parent") in (None, parent.content)
     same &= _has_content(options.state_out, facts.get("state"))

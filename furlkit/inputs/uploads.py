@@ -22,7 +22,7 @@ from furlkit.weights import online_name
 
 _TRAIN_AGAIN = "train that client again from the current global model"
 # Facts that uploads of a round share, and the advice if they differ.
-ROUND = {"round": _TRAIN_AGAIN, "parent": _TRAIN_AGAIN}
+ROUND = dict.fromkeys(("run", "round", "parent"), _TRAIN_AGAIN)
 # Maximum size of a client's additional tensors, relative to the model.
 MOST_NEW = 4
 # Maximum size of a named model, relative to the usual model.
@@ -35,7 +35,7 @@ class Options:
 
     `inputs`: files and folders. `parent`: global model at the start of the round.
     `state`: memory of the rule after the previous round. `wait`: how long to wait for
-    `expect` uploads in the folders.
+    `expect` uploads in the folders. `members` and `signers`: lists of accepted clients.
     """
 
     inputs: tuple[Path, ...]
@@ -49,6 +49,8 @@ class Options:
     expect: int | None
     wait: str | None
     max_upload: int
+    members: Path | None
+    signers: Path | None
     trust_headers: bool
     dry_run: bool
     force: bool
@@ -158,32 +160,45 @@ def check_enough(options: Options, clients: Sequence[Upload]) -> None:
         )
 
 
+def check_round(upload: OpenedUpload, parent: Sent) -> None:
+    """Check by header that an upload is of the round after this global model."""
+    now, found = parent.facts.round + 1, upload.facts.round
+    if found == now:
+        return
+    text = (
+        f"{upload.path}: is of round {found}; this is round {now}, which starts from "
+        f"{parent.path}"
+    )
+    if found is not None and found < now:
+        raise EarlierUpload(text, found, getattr(upload.facts, "client", None))
+    raise InputError(text)
+
+
 def check_parent(upload: OpenedUpload, parent: Sent) -> None:
-    """Check by header that an upload belongs to the round of this global model.
+    """Check by header that an upload was trained from this global model.
 
     Each upload is compared with the model and not with most uploads: strangers must not
     outvote the clients.
     """
-    now, found = parent.facts.round + 1, upload.facts.round
-    text = (
-        f"{upload.path}: is of round {found}; this is round {now}, which starts from "
-    )
-    if found < now:
-        client = getattr(upload.facts, "client", None)
-        raise EarlierUpload(f"{text}{parent.path}", found, client)
-    if found > now:
-        raise InputError(f"{text}{parent.path}")
-    if getattr(upload.facts, "parent", None) not in (None, parent.content):
+    if upload.facts.run != parent.facts.run:
+        raise InputError(
+            f"{upload.path}: is of run {upload.facts.run}, {parent.path} of run "
+            f"{parent.facts.run} (init --run-name); leave the upload out"
+        )
+    model = upload.opened.header.kind == "checkpoint"
+    # Rows of embed do not record the parent.
+    unknown = () if model else (None,)
+    if upload.facts.parent not in (*unknown, parent.content):
         raise InputError(
             f"{upload.path}: was trained from another model than {parent.path}; "
             f"{_TRAIN_AGAIN}"
         )
-    if upload.opened.header.kind == "checkpoint":
+    if model:
         _check_net(upload, parent)
 
 
 def _check_net(upload: OpenedUpload, parent: Sent) -> None:
-    for fact in ("architecture", "mean", "std"):
+    for fact in ("architecture", "mean", "std", "reading"):
         ours, theirs = getattr(upload.facts, fact), getattr(parent.facts, fact)
         if ours != theirs:
             raise InputError(

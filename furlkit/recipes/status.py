@@ -3,14 +3,13 @@
 import os
 from collections import Counter
 from contextlib import suppress
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.errors import FurlkitError
 from furlkit.files.clients import ClientId, client_order, is_client
-from furlkit.files.journal import Journal
+from furlkit.files.journal import Journal, seconds_of
 from furlkit.files.lock import holder
 from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import LONGEST_LIST, read_bytes
@@ -143,20 +142,7 @@ def images_per_second(found: Status) -> float | None:
 
 
 def _duration(output: str) -> float:
-    """Sum of the seconds from each start in a journal to the last line before a restart."""
-    total = 0.0
-    start: datetime | None = None
-    last: datetime | None = None
-    for line in [*Journal(Path(output)).read(), {"event": "start"}]:
-        try:
-            time: datetime | None = datetime.fromisoformat(str(line.get("time")))
-        except ValueError:
-            time = last
-        if line.get("event") == "start":
-            total += (last - start).total_seconds() if start and last else 0
-            start = time
-        last = time
-    return total
+    return seconds_of(Journal(Path(output)).read())
 
 
 def scores(found: Status) -> list[dict[str, Any]]:

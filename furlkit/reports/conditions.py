@@ -4,14 +4,14 @@ The conditions of a score are the protocol, the options of the evaluation, and t
 used to train and test a classifier. Models and their training may differ.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
-from furlkit.files.container.header import canonical, short
+from furlkit.files.container.header import Header, canonical, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup
 
@@ -122,12 +122,16 @@ def _shown(name: str, score: Measured) -> str:
     return f"no --{name}" if value is None else f"--{name} {short(value)}"
 
 
-def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
+def stale_files(
+    files: Iterable[tuple[Path, dict[str, Any]]],
+    headers: Mapping[Path, Iterable[Header]] | None = None,
+) -> list[Path]:
     """Scores of models that were replaced: the folder has another model in their place.
 
-    The other model has equal stage, role, round and client.
+    The other model has equal stage, role, round and client. `headers`: the headers in
+    each folder, if a caller has read them.
     """
-    models: dict[Path, dict[str, tuple]] = {}
+    models: dict[Path, dict[str, Header]] = {}
     found = []
     for path, metrics in files:
         content = lookup(metrics, "checkpoint.content")
@@ -135,22 +139,24 @@ def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
             continue
         folder = path.parent
         if folder not in models:
-            models[folder] = dict(_models(folder))
+            read = _headers(folder) if headers is None else headers.get(folder, ())
+            models[folder] = {h.content: h for h in read if h.kind == "checkpoint"}
+        if content in models[folder]:
+            continue
         known = lookup(metrics, "checkpoint.facts")
         place = _place(lookup(metrics, "checkpoint.stage"), known)
-        if content not in models[folder] and place in models[folder].values():
+        present = models[folder].values()
+        if any(_place(header.stage, header.facts) == place for header in present):
             found.append(path)
     return found
 
 
-def _models(folder: Path) -> Iterable[tuple[str, tuple]]:
+def _headers(folder: Path) -> Iterable[Header]:
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            header = Container(path).header
+            yield Container(path).header
         except InputError:
             continue
-        if header.kind == "checkpoint":
-            yield header.content, _place(header.stage, header.facts)
 
 
 def _place(stage: Any, facts: Any) -> tuple:

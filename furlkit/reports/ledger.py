@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,14 +57,20 @@ class Ledger:
 
 def read_ledger(runs: Sequence[Path]) -> Ledger:
     """Read the headers below folders, or of single files, and list all transfers."""
-    # Copies of a file are counted once; the first path is named.
-    files = {file.content: file for file in reversed(read_files(runs))}
-    transfers = _transfers(files)
-    if not transfers:
+    ledger = ledger_of(read_files(runs))
+    if not ledger.transfers:
         raise InputError(
             f"{', '.join(map(str, runs))}: no training of a client and no aggregation "
             "found; give the folder that local-train and aggregate wrote to"
         )
+    return ledger
+
+
+def ledger_of(found: Iterable[File]) -> Ledger:
+    """List all transfers of files; warn about missing files."""
+    # Copies of a file are counted once; the first path is named.
+    files = {file.content: file for file in reversed([*found])}
+    transfers = _transfers(files)
     unique = tuple(sorted(files.values(), key=lambda file: file.path))
     mixed = filter(None, [two_runs(unique)])
     for warning in (*mixed, *_missing(transfers), *_lost_ensembles(unique, files)):
@@ -124,11 +131,13 @@ def _taught(files: dict[str, File]) -> list[File]:
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
     first: dict[tuple[ClientId, str], int] = {}
+    # A look at the catalogue takes as long as reading a header.
+    direction = cache(direction_of)
     for model in sorted(trained, key=lambda file: file.facts["round"]):
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
             file = files.get(content)
-            way = direction_of(model.stage, role)
+            way = direction(model.stage, role)
             if not way.startswith(RECEIVED) or _is_own(model, role, file):
                 continue
             # Several files of one client in a round name equal inputs.

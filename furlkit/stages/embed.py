@@ -69,7 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     contents["model"] = model.content
     facts = FeatureFacts(
         options.layer, images.fingerprint, options.part, model.facts.client,
-        model.facts.round, len(index),
+        model.facts.round, len(index), run=model.facts.run,
     )  # fmt: skip
     if private:
         net = _personal(options, private, model, net)

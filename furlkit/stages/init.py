@@ -20,6 +20,7 @@ from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
 from furlkit.inputs.existing import already, made_before
@@ -56,6 +57,7 @@ class Options:
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     source: Path | None
+    run_name: str | None
     isa: str
     seed: int
     dry_run: bool
@@ -92,6 +94,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
         reading=_reading(options, known, source).facts() or None,
+        run=options.run_name,
     )  # fmt: skip
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
@@ -129,6 +132,8 @@ def _options(values: dict[str, Any]) -> Options:
             f"--projector-norm {rest['projector_norm']}: the model has no projector; "
             "give --head projector"
         )
+    if rest["run_name"] is not None and not is_name(rest["run_name"]):
+        raise UsageError(f"--run-name {rest['run_name']}: expected {EXPECTED}")
     widths = {name: rest.pop(name, head.widths) for name, head in heads().items()}
     widths["clusters"] *= (several := rest.pop("cluster_heads"))
     if several > 1 and "clusters" not in chosen:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
@@ -17,6 +18,7 @@ from furlkit.files.journal import DECISIVE, Journal, described, parse_line
 from furlkit.files.metrics import is_sealed
 from furlkit.files.opening import first_line, open_regular, reading
 from furlkit.files.partition import Partition, read_partition
+from furlkit.files.signatures import Signers, signer_of
 from furlkit.reports.explain import (
     class_names,
     client_names,
@@ -57,13 +59,25 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
     """Explain files: a text for people, and the facts for programs.
 
     `verify` checks the content hash, in a folder of every file; `tensors` lists every
-    tensor; `outgoing` explains which data leave a site with the file.
+    tensor; `outgoing` explains which data leave a site with the file; `signers` checks
+    the signatures first.
     """
     verify, tensors = values["verify"], values["tensors"]
+    if values["signers"]:
+        _check_signatures(Signers(values["signers"]), values["paths"])
     if values["outgoing"]:
         # Check every file first: print no explanation if a file must stay.
         return iter([_explain_outgoing(Path(path)) for path in values["paths"]])
     return (_explain(Path(path), verify, tensors) for path in values["paths"])
+
+
+def _check_signatures(signers: Signers, paths: Sequence[str]) -> None:
+    """Check signatures and every byte of the files."""
+    for file in (Container(Path(path)) for path in paths):
+        signers.check(file)
+        file.verify()
+        signer = signer_of(file.path, file.header.facts)
+        console.info(f"{file.path}: valid signature of {signer}")
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:

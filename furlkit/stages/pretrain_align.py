@@ -176,7 +176,7 @@ def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
     facts = CheckpointFacts(
         "align", 0, start.architecture, start.mean, start.std, examples=count,
         parent=inputs.model.content, loss=sum(last.losses.values()),
-        init_seed=start.init_seed, reading=start.reading,
+        init_seed=start.init_seed, reading=start.reading, run=start.run,
     )  # fmt: skip
     tensors = tensors_of(inputs.net)
     model = write_checkpoint(options.output, tensors, facts, inputs.provenance)

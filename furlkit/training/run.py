@@ -14,15 +14,13 @@ from furlkit import console, runtime
 from furlkit.errors import FurlkitError, UsageError, is_out_of_memory
 from furlkit.files import bugs
 from furlkit.files.facts import Provenance
-from furlkit.files.journal import Journal
+from furlkit.files.journal import COLLAPSED_RANK, COLLAPSED_SPREAD, Journal
 from furlkit.files.progress import Progress, ProgressFile
 from furlkit.runtime import no_primitive
 from furlkit.training import loop, processes, signals
 from furlkit.training.loop import Job
 from furlkit.weights import Tensors, below
 
-# Below these values the representation is nearly a point, or a line.
-COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
 COLLAPSED_SHARE = 0.9  # Share of the images in the largest cluster.
 WORTH_SAVING = 1.0  # Seconds; repeating a shorter training is faster than saving.
 

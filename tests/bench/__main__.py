@@ -24,6 +24,7 @@ from tests.bench import (
     partition,
     plan,
     probe,
+    sign,
     startup,
     step,
 )
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "distill": distill.run,
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,
+    "sign": sign.run,
     "probe": probe.run,
     "device": device.run,
 }

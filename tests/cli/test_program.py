@@ -95,10 +95,10 @@ def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose", "--strict"} <= known
     printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay",
-                "doctor")  # fmt: skip
+                "doctor", "sign")  # fmt: skip
     if words[0] not in printing:
         assert {"-o", "--output"} <= known
-        assert "--dry-run" in known or words[0] in ("plot", "ledger")
+        assert "--dry-run" in known or words[0] in ("plot", "ledger", "report", "log")
 
 
 def test_version(run):

@@ -29,14 +29,22 @@ def start(fast_furlkit, environment):
         "INIT": INIT, "TRAIN": TRAIN,
     }  # fmt: skip
 
-    def call(folder: Path, script: str, *words: str) -> subprocess.Popen:
+    def call(folder: Path, script: str, *words: str, **own: str) -> subprocess.Popen:
         return subprocess.Popen(
             ["sh", str(SCRIPTS / script), *words], cwd=folder,
-            env={**environment, **more}, stderr=subprocess.PIPE,
+            env={**environment, **more, **own}, stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
     return call
+
+
+@pytest.fixture
+def keys_of_all(keys, allowed):
+    """KEY and SIGNERS of the server and of both sites, by name."""
+    signers = str(allowed("server", *SITES, options='namespaces="furlkit"'))
+    names = ("server", *SITES)
+    return {name: {"KEY": str(keys(name)), "SIGNERS": signers} for name in names}
 
 
 def ended(process: subprocess.Popen) -> None:
@@ -51,11 +59,11 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def by_hand(folder: Path) -> Path:
-    """The global model after two rounds, by plain commands."""
+def by_hand(folder: Path, rounds: int = 2) -> Path:
+    """The global model after the last round, by plain commands."""
     model = folder / "g0"
     assert furlkit("init", "--channels", 3, *shlex.split(INIT), "-o", model) == 0
-    for round_ in (1, 2):
+    for round_ in range(1, rounds + 1):
         uploads = [folder / f"u{round_}_{name}" for name in SITES]
         for name, upload in zip(SITES, uploads, strict=True):
             given = ("--data", folder / f"images-{name}", "--client", name)
@@ -91,6 +99,27 @@ def test_both_sides_are_killed_and_resume_with_the_same_bytes(start, folder):
 
 
 @needs_sh
+def test_a_signed_round_beside_a_stranger_gives_the_same_bytes(
+    start, folder, forge, keys_of_all
+):
+    """The stranger uploads in the name of a site, before and after the site."""
+    exchange, expected = folder / "exchange", by_hand(folder, rounds=1).read_bytes()
+    (exchange / "inbox").mkdir(parents=True)
+    for name in ("a_1", "z_1"):
+        fake = Path(shutil.copy(folder / "u1_north", exchange / "inbox" / name))
+        forge(fake, facts={"client": "st-mary"})
+    server = start(folder, "server.sh", "exchange", "1", **keys_of_all["server"])
+    sites = [
+        start(folder, "site.sh", n, f"images-{n}", "exchange", "1", **keys_of_all[n])
+        for n in SITES
+    ]
+    for process in (*sites, server):
+        ended(process)
+    assert (exchange / "outbox" / "global_1.safetensors").read_bytes() == expected
+    assert (exchange / "outbox" / "global_1.safetensors.sig").exists()
+
+
+@needs_sh
 def test_a_late_site_skips_closed_rounds(start, folder):
     outbox = folder / "exchange" / "outbox"
     outbox.mkdir(parents=True)
@@ -104,4 +133,4 @@ def test_a_late_site_skips_closed_rounds(start, folder):
 def test_each_side_is_a_script_of_about_ten_lines():
     for script in ("server.sh", "site.sh"):
         lines = (SCRIPTS / script).read_text().splitlines()
-        assert sum(not line.startswith("#") for line in lines) <= 12
+        assert sum(not line.startswith("#") for line in lines) <= 13

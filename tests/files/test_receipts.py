@@ -102,3 +102,25 @@ def test_the_content_of_a_furlkit_file_is_in_its_header(world):
     from furlkit.files.container.read import Container
 
     assert content_of(str(world.model)) == Container(world.model).content
+
+
+def test_receipts_keep_the_warnings_of_a_command(tmp_path):
+    (tmp_path / "plan").mkdir()
+    call = receipts.call_of(["init", "-o", str(tmp_path / "a")], None, ())
+    warned = {"odd"}
+    with receipts.noting(str(tmp_path), [call], lambda name: None, warned):
+        warned.add("b" * 600)
+    (found,) = receipts.read(str(tmp_path)).values()
+    assert found.warnings == ["b" * 500, "odd"]
+
+
+def test_a_failed_command_leaves_error_and_warnings(tmp_path):
+    (tmp_path / "plan").mkdir()
+    call = receipts.call_of(["init", "-o", str(tmp_path / "a")], None, ())
+    with (
+        pytest.raises(ValueError, match="broken"),
+        receipts.noting(str(tmp_path), [call], lambda name: None, ["odd"]),
+    ):
+        raise ValueError("broken")
+    (found,) = receipts.read(str(tmp_path)).values()
+    assert (found.error, found.warnings) == ("broken", ["odd"])

@@ -55,6 +55,7 @@ def test_files_that_cross_the_border_of_a_site():
     assert ways == {
         **{"private": "recalled", "dictionary": "received", "helper": "received"},
         **{"neighbours-from": "read", "data-root": "read"},
+        "signers": "read",
     }
 
 

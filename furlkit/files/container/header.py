@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -110,13 +111,19 @@ def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
 
 def check_types(path: Path, record: Any, what: str) -> None:
     """Check the values of a dataclass, read from JSON, against the declared types."""
-    for name, kind in get_type_hints(type(record)).items():
+    for name, kind in _types_of(record.__class__).items():
         value = getattr(record, name)
         if not _fits(value, kind):
             expected = kind.__name__ if type(kind) is type else str(kind)
             raise InputError(
                 f"{path}: header {what} {name!r} is {short(value)}; expected {expected}"
             )
+
+
+@cache
+def _types_of(record: type) -> dict[str, Any]:
+    """Declared types of a dataclass; evaluating annotations takes longer than a check."""
+    return get_type_hints(record)
 
 
 def _fits(value: Any, kind: Any) -> bool:

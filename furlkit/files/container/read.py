@@ -121,10 +121,16 @@ class Container:
         return self.verified_tensors("check")
 
     def verified_tensors(self, by: str | None, remember: bool = False) -> Tensors:
-        """Read the tensors and compare `content` or `check` of the bytes read."""
+        """Read the tensors and compare `content` or `check` of the bytes read.
+
+        `content` does not cover the digits of `check`: compare both.
+        """
         arrays = {e.name: np.empty(e.shape, e.dtype) for e in self.entries}
         for _ in self.verified_pieces(by, remember, arrays):
             pass
+        if by == "content":
+            parts = (seal.crcs_of(seal.bytes_of(arrays[e.name])) for e in self.entries)
+            self.check([crc for crcs in parts for crc in crcs])
         return arrays
 
     def memmap(self, name: str) -> np.ndarray:
@@ -326,6 +332,8 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             f"never unpickles. If PyTorch wrote it, convert it: {_conversion(path)}"
         )
+    if length > size - 8 and start == b"-----BEG":
+        raise InputError(f"{path}: is a signature, or a key; give the signed file")
     if length > size - 8 and start.lstrip().startswith(b"{"):
         raise InputError(
             f"{path}: is JSON, not a safetensors file; expected a furlkit file with tensors"

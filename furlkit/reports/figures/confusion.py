@@ -34,4 +34,6 @@ def draw_confusion(
                 text = f"{share:.0f}" if share >= 0.5 else ""
                 axes.text(column, row, text, ha="center", va="center", color=colour)
         figure.colorbar(image, label="percent of the class", fraction=0.05, pad=0.02)
+        style.fit_labels(figure)
+        style.fit_numbers(axes, wide)
     return figure

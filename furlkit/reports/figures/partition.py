@@ -19,6 +19,7 @@ from furlkit.reports.figures.style import COLOURS, NAMED, name_ticks, whole_tick
 from furlkit.reports.text import shorten
 
 WRITTEN = 12  # Counts are written into the cells of a map up to this large.
+NARROW = 4  # Inches; a column of a paper is narrower.
 BUBBLES = 100  # More bubbles than these on a side are too small to see.
 Names = Sequence[str]
 
@@ -38,7 +39,8 @@ def draw_heat(
     width = np.clip(3.2 + 0.42 * classes, 5, 10)
     height = np.clip(1.9 + 0.3 * clients, 2.8, 8)
     with style.canvas(width, height, frame) as figure:
-        widths = [max(1, figure.get_figwidth() - 2), 0.8]
+        wide = figure.get_figwidth()
+        widths = [max(1, wide - 2), 0.8 if wide > NARROW else 0.45]
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=widths)
         # White means no image; the palest blue is left out, to show single images.
         norm = PowerNorm(0.5, vmin=0.5, vmax=max(1, histogram.max(initial=0)))
@@ -59,6 +61,8 @@ def draw_heat(
         bar = figure.colorbar(image, ax=side, label=scale, fraction=0.4)
         bar.locator = whole_ticks(4)
         bar.minorticks_off()
+        style.fit_labels(figure)
+        style.fit_numbers(axes, classes)
     return figure
 
 

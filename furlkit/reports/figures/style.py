@@ -42,7 +42,7 @@ GREY = "#555555"
 NAMED = 30  # Every row or column of a map is named up to here.
 DPI = 150
 MOST_PIXELS = 2 * 10**8
-_STYLE = {
+_STYLE: dict[str, Any] = {
     "figure.dpi": DPI,
     "font.size": 9,
     "axes.titlesize": 10,
@@ -97,7 +97,11 @@ def canvas(width: float, height: float, frame: Frame) -> Iterator[Figure]:
     with house_style():
         figure = Figure(figsize=frame.size or (width, height), layout="constrained")
         if frame.title:
-            figure.suptitle(plain(frame.title), x=0.02, ha="left")
+            room = 0.96 * figure.bbox.width
+            title = _filled(
+                figure, plain(frame.title), room, _STYLE["figure.titlesize"]
+            )
+            figure.suptitle(title, x=0.02, ha="left")
         yield figure
 
 
@@ -140,14 +144,11 @@ def fit_labels(figure: Figure) -> None:
     Constrained layout reserves the height of a label, not the length. New lines change
     the axes, so the room is measured until nothing changes.
     """
-    (axes,) = figure.axes
-    labels = axes.xaxis.label, axes.yaxis.label
+    labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     texts = [label.get_text().split("\n") for label in labels]
     for _ in range(4):
-        with catch_warnings(record=True):  # `save` warns of missing room and letters.
-            figure.draw_without_rendering()
-        area = axes.get_window_extent()
-        rooms = 2 * figure.bbox.width - area.x0 - area.x1, area.height
+        _lay_out(figure)
+        rooms = [room for axes in figure.axes for room in _rooms(figure, axes)]
         before = [label.get_text() for label in labels]
         for label, lines, room in zip(labels, texts, rooms, strict=True):
             label.set_text("\n".join(_filled(figure, line, room) for line in lines))
@@ -155,14 +156,47 @@ def fit_labels(figure: Figure) -> None:
             break
 
 
-def _filled(figure: Figure, line: str, room: float) -> str:
+def _lay_out(figure: Figure) -> None:
+    with catch_warnings(record=True):  # `save` warns of missing room and letters.
+        figure.draw_without_rendering()
+
+
+def _rooms(figure: Figure, axes: Axes) -> tuple[float, float]:
+    """Pixels for the labels of x and y."""
+    area = axes.get_window_extent()
+    middle = (area.x0 + area.x1) / 2
+    return 2 * min(middle, figure.bbox.width - middle), area.height
+
+
+def fit_numbers(axes: Axes, columns: int) -> None:
+    """Shrink the numbers in the cells of a map to the width of a column.
+
+    Numbers below five points are removed.
+    """
+    figure = axes.get_figure(root=True)
+    if not axes.texts or figure is None:
+        return
+    _lay_out(figure)
+    room = 0.92 * axes.get_window_extent().width / columns
+    widest = max(text.get_window_extent().width for text in axes.texts)
+    size = float(axes.texts[0].get_fontsize()) * min(1, room / max(1, widest))
+    for text in list(axes.texts):
+        text.set_fontsize(size)
+        if size < 5:
+            text.remove()
+
+
+def _filled(
+    figure: Figure, line: str, room: float, size: float = _STYLE["font.size"]
+) -> str:
     """Break a line of a label at the available number of pixels."""
-    written = figure.text(0, 0, line)
+    written = figure.text(0, 0, line, fontsize=size)
     with catch_warnings(record=True):
         share = room / max(1.0, written.get_window_extent().width)
     written.remove()
     # Letters differ in width, so a line of the mean number of letters may be too long.
-    return line if share >= 1 else fill(line, max(8, int(0.93 * share * len(line))))
+    letters = max(8, int(0.93 * share * len(line)))
+    return line if share >= 1 else fill(line, letters, break_long_words=False)
 
 
 def slanted(degrees: float) -> dict[str, Any]:

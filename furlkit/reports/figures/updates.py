@@ -36,6 +36,7 @@ def draw_updates(
         figure.align_ylabels()
         every[-1].set_xlabel("round")
         every[-1].xaxis.set_major_locator(style.whole_ticks(10))
+        style.fit_labels(figure)
     return figure
 
 
@@ -72,7 +73,10 @@ def _draw_distances(axes: Axes, clients: Sequence[Choices], mu: float | None) ->
             axes.plot(*zip(*known, strict=True), **looks)
             most = max(most, *(gap for _, gap in known))
     axes.set_ylabel("distance")
-    axes.set_ylim(0, 1.08 * max(most, mu if mu and mu <= FAR * most else 0) or 1)
+    # A text about a distant threshold is above the lines.
+    far = mu is not None and mu > FAR * most
+    highest = most if far or mu is None else max(most, mu)
+    axes.set_ylim(0, (1.25 if far else 1.08) * highest or 1)
     axes.grid(axis="y")
     if mu is not None:
         _draw_threshold(axes, mu, most)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from furlkit.files.clients import ClientId, client_order
 from furlkit.reports.figures import UNFRAMED, Frame, style
@@ -13,8 +13,8 @@ from furlkit.reports.summary import Upload
 
 LABELS = {
     "norm": "norm of the update",
-    "angle": "angle to the others\n(degrees)",
-    "moved": "how far the\nresult moved",
+    "angle": "angle to the others (degrees)",
+    "moved": "how far the result moved",
 }
 USUAL, ODD = COLOURS[0], COLOURS[1]
 
@@ -35,6 +35,7 @@ def draw_uploads(uploads: Sequence[Upload], frame: Frame = UNFRAMED) -> Figure:
         if len(clients) <= NAMED:
             every[-1].set_xticks(range(len(clients)), [str(c) for c in clients])
         every[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+        style.fit_labels(figure)
     return figure
 
 
@@ -55,7 +56,10 @@ def _draw(
     axes.grid(axis="y")
     if name == "angle":
         axes.axhline(90, color=style.GREY, linestyle="--", linewidth=1)
-    elif all(getattr(each, name) not in (None, 0) for each in uploads):
+    values = [getattr(each, name) or 0 for each in uploads]
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    # A narrow range has too few round numbers for a logarithmic scale.
+    if name != "angle" and max(values) > 10 * min(values) > 0:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")  # Formulas are off in house style.

@@ -42,7 +42,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return line, data
     facts = FeatureFacts(
         layer=first.layer, dataset={}, part="centroids", round=first.round,
-        examples=K, parent=first.parent,
+        examples=K, parent=first.parent, run=first.run,
     )  # fmt: skip
     provenance = provenance_of(options, clients)
     if content := made_before(options, "features", provenance, facts):

@@ -12,7 +12,7 @@ import numpy as np
 from furlkit import catalogue, console
 from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.container.layout import Entry
@@ -20,15 +20,16 @@ from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
-from furlkit.files.metrics import read_json, write_metrics
+from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.server import ServerFacts
 from furlkit.inputs.existing import already, content_of, made_before, scored_before
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
+from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
 from furlkit.reports.text import counted
-from furlkit.stages.aggregate.claims import capped, cut, name_dominant
+from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
     check_together,
@@ -90,15 +91,19 @@ def _combined(
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
-    clients = capped(clients, partition)
+    members = read_members(options.members) if options.members else None
+    clients = capped(clients, partition, members)
     newest = of_last_round(clients)
-    weights = _weights(clients, how)
-    if how == "examples" and not (partition or most):
+    weights = _weights(clients, how, members)
+    listed = members is not None and members.has_numbers
+    limit = _limit(clients, most, how, bool(partition or listed))
+    if how == "examples" and not (partition or limit.most or listed):
         name_dominant(clients, shares_of(weights))
-    shares = cut(clients, _shares(clients, weights, staleness or 1), most)
+    shares = cut(clients, _shares(clients, weights, staleness or 1), limit)
     facts = _facts(clients, newest[0].facts, bn)
     facts = replace(facts, **_cluster_head(clients, shares))
-    given = {} if how in ("examples", "uniform") else {"weights": "given"}
+    by_file = listed or how not in ("examples", "uniform")
+    given = {"weights": "given"} if by_file else {}
     provenance = provenance_of(options, clients, shares=shares, **given)
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
@@ -155,6 +160,13 @@ def _shares(
     last = of_last_round(clients)[0].facts.round
     pairs = zip(weights, clients, strict=True)
     return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
+
+
+def _limit(clients: list[Client], most: float | None, how: str, listed: bool) -> Limit:
+    """Limit of shares; no default limit for numbers that the server has `listed`."""
+    if how != "examples" or listed:
+        return limit_of(most, ())
+    return limit_of(most, [client.facts.partition for client in clients])
 
 
 def _made(
@@ -454,7 +466,9 @@ def _open_parent(
     return opened
 
 
-def _weights(clients: list[Client], how: str) -> list[float]:
+def _weights(clients: list[Client], how: str, members: Members | None) -> list[float]:
+    if members and members.weights:
+        return [members.weights[str(client.facts.client)] for client in clients]
     untold = [client for client in clients if client.facts.examples is None]
     if how == "examples" and untold:
         console.info(
@@ -465,25 +479,8 @@ def _weights(clients: list[Client], how: str) -> list[float]:
         return [1.0] * len(clients)
     if how == "examples":
         return [float(client.facts.examples or 0) for client in clients]
-    given, numbers = _read_weights(Path(how)), [str(c.facts.client) for c in clients]
-    if lacking := [number for number in numbers if number not in given]:
-        raise UsageError(f"--weights {how}: has no weight for client {lacking[0]}")
-    return [float(given[number]) for number in numbers]
-
-
-def _read_weights(path: Path) -> dict[str, float]:
-    if not path.exists():
-        raise InputError(
-            f"--weights {path}: no such file; expected examples, uniform or a JSON file"
-        )
-    given = read_json(path)
-    # A whole number of 400 digits is JSON, but not a float.
-    numbers = isinstance(given, dict) and all(
-        type(v) in (int, float) and -1e300 < v < 1e300 for v in given.values()
-    )
-    if not numbers:
-        raise InputError(f'{path}: expected an object like {{"0": 0.5, "1": 2}}')
-    return given
+    given = read_weights(Path(how))
+    return [float(given[str(client.facts.client)]) for client in clients]
 
 
 def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> CheckpointFacts:

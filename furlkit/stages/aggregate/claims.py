@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,12 +12,35 @@ from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, limited
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition
+from furlkit.inputs.members import Members
 from furlkit.inputs.uploads import Upload, check_fit
 
 C = TypeVar("C", bound=Any)
 SHOWN = 10  # Maximum number of clients in a message.
 # Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
 DIGITS, REPEATED = 4, 0.1
+# Default of --max-share for SITES or more sites.
+SITES, OF_SITES = 3, 0.5
+
+
+class Limit(NamedTuple):
+    """Largest share of a client, None for no limit; `option`: words for messages."""
+
+    most: float | None
+    option: str
+
+
+def limit_of(given: float | None, partitions: Sequence[str | None]) -> Limit:
+    """Return the limit of --max-share, or the default limit for sites.
+
+    `partitions`: the partition in the header of each upload. The clients are sites
+    unless all uploads name one partition: a single client cannot turn the default off.
+    """
+    sites = None in partitions or len(set(partitions)) > 1
+    if given is None and sites and len(partitions) >= SITES:
+        words = f"--max-share {OF_SITES:g}, the default without a partition"
+        return Limit(OF_SITES, f"{words} (--max-share 1: no limit)")
+    return Limit(given, "" if given is None else f"--max-share {given:g}")
 
 
 def check_members(clients: Sequence[Upload], partition: Partition) -> None:
@@ -42,18 +66,28 @@ def check_members(clients: Sequence[Upload], partition: Partition) -> None:
     )
 
 
-def capped(clients: list[C], partition: Partition | None) -> list[C]:
-    """Limit examples to the partition's numbers; warn about larger claims."""
-    return [_capped(client, partition) for client in clients] if partition else clients
+def capped(
+    clients: list[C], partition: Partition | None, members: Members | None
+) -> list[C]:
+    """Limit examples to the numbers of the partition and of the members file."""
+    if partition:
+        sizes, path = partition.sizes, partition.path
+        clients = [_capped(c, int(sizes[c.facts.client]), path) for c in clients]
+    if members:
+        most = [members[str(client.facts.client)].examples for client in clients]
+        pairs = zip(clients, most, strict=True)
+        clients = [_capped(client, limit, members.path) for client, limit in pairs]
+    return clients
 
 
-def _capped(client: C, partition: Partition) -> C:
-    facts, most = client.facts, int(partition.sizes[client.facts.client])
-    if facts.examples is None or facts.examples <= most:
+def _capped(client: C, most: int | None, source: Path) -> C:
+    """Limit a client's examples to `most`; warn about a larger claim."""
+    facts = client.facts
+    if most is None or facts.examples is None or facts.examples <= most:
         return client
     console.warn(
         f"{client.path}: client {facts.client} claims {facts.examples:,} examples; the "
-        f"{most:,} in {partition.path} count"
+        f"{most:,} in {source} count"
     )
     return client._replace(facts=replace(facts, examples=most))
 
@@ -70,10 +104,9 @@ def name_dominant(clients: Sequence[Upload], shares: Sequence[float]) -> None:
         )
 
 
-def cut(
-    clients: Sequence[Upload], shares: list[float], most: float | None
-) -> list[float]:
-    """Limit shares to `most`; warn about limited clients in one line."""
+def cut(clients: Sequence[Upload], shares: list[float], limit: Limit) -> list[float]:
+    """Limit the shares; warn about limited clients in one line."""
+    most = limit.most
     if most is None:
         return shares
     found = limited(shares, most)
@@ -85,7 +118,7 @@ def cut(
     ]
     if who:
         rest = f" and {len(who) - SHOWN} more" if len(who) > SHOWN else ""
-        console.warn(f"--max-share {most:g}: cut {', '.join(who[:SHOWN])}{rest}")
+        console.warn(f"{limit.option}: cut {', '.join(who[:SHOWN])}{rest}")
     return found
 
 

@@ -26,8 +26,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options, clients = open_uploads(values, KIND)
     first, index = clients[0].facts, clients[0].index
     facts = FeatureFacts(
-        PROBABILITIES, first.dataset, first.part, round=first.round, examples=len(index)
-    )
+        PROBABILITIES, first.dataset, first.part, round=first.round,
+        examples=len(index), run=first.run,
+    )  # fmt: skip
     line = (
         f"{options.output}: round {facts.round}, probabilities of {len(index):,} images "
         f"by {len(clients)} client{'s' * (len(clients) > 1)}"

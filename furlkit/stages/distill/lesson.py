@@ -93,4 +93,5 @@ def global_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFac
         "global", round_, start.architecture, start.mean, start.std,
         examples=examples, parent=model.content, cluster_head=start.cluster_head,
         init_seed=start.init_seed, reading=start.reading, state=start.state,
+        run=start.run,
     )  # fmt: skip

@@ -10,9 +10,12 @@ from furlkit import catalogue, console, runtime
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import Setup
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.container.read import Container
 from furlkit.files.partition import read_partition
+from furlkit.files.signatures import Signers
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
+from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture
 from furlkit.stages.local_train.options import Options
@@ -37,6 +40,7 @@ class Inputs(NamedTuple):
 def open_inputs(options: Options) -> Inputs:
     """Open and check the inputs, before training and writing."""
     check_usage(options)
+    _check_signatures(options)
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
@@ -80,6 +84,17 @@ def open_inputs(options: Options) -> Inputs:
     for exchange in options.active:
         exchange.open(setup)
     return Inputs(options, setup, sent, kept)
+
+
+def _check_signatures(options: Options) -> None:
+    """Check the signatures and every byte of received files, if --signers is given."""
+    if options.signers is None:
+        return
+    signers, clients = Signers(options.signers), options.clients
+    paths = {fill(pattern, c): None for pattern in options.received for c in clients}
+    for file in map(Container, paths):
+        signers.check(file)
+        file.verify()
 
 
 def _plan_of_round(plan: Plan, round_: int) -> Plan:

@@ -27,7 +27,7 @@ class Options(Computing):
     exchanges of the catalogue; this command uses the `active` exchanges. `send` names the
     parts of the model to send; None means the encoder and the heads. `tell` names the
     facts about the client's images in the upload. Without a partition there is a single
-    client, a site with every image.
+    client, a site with every image. `signers` must have signed the `received` files.
     """
 
     partition: Path | None
@@ -47,6 +47,8 @@ class Options(Computing):
     plan: Plan
     private: str | None
     private_out: str | None
+    signers: Path | None
+    received: tuple[str, ...]
     execution: Execution
     seed: int
 
@@ -94,12 +96,20 @@ def options_of(values: dict[str, Any]) -> Options:
         "tell": parse_tell(rest["tell"]),
         "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
         "clients": clients,
+        "received": _received(values, update),
         "recorded": recorded,
     }
     if known["phases"]:
         known["epochs"] = sum(phase.epochs for phase in known["phases"])
         recorded["epochs"] = known["epochs"]
     return fill_options(Options, {**rest, **known})
+
+
+def _received(values: dict[str, Any], update: catalogue.Update) -> tuple[str, ...]:
+    """Paths of received files; GLOBAL may be the client's model, which nobody signs."""
+    own = str(values["model"]) if update.starts_from_own else None
+    paths = catalogue.received_paths("local-train", values)
+    return tuple(path for path in paths if path != own)
 
 
 TELLABLE = ("examples", "classes", "loss")

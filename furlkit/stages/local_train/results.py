@@ -48,6 +48,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         parts=parts_of(upload),
         init_seed=setup.model.facts.init_seed,
         reading=setup.model.facts.reading,
+        run=setup.model.facts.run,
         **_told(inputs, client, trained),
     )
     output = fill(options.output, number)

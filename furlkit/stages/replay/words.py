@@ -42,7 +42,7 @@ def reason_against(link: Link) -> str:
     if header.options.get("scheme") == "file":
         return "the header does not record the indices of --split-file"
     if header.options.get("weights") == "given":
-        return "the header does not record the file of --weights, only the shares"
+        return "the header does not record the file of --weights or --members, only the shares"
     if _has_client(header.stage) and not is_client(header.facts.get("client")):
         return "the header does not name the client"
     if not all(map(str.isprintable, (*_options(link), *_untrained(link)))):

@@ -247,3 +247,17 @@ def test_wrong_kind(tmp_path):
     container.write(tmp_path / "x", {}, HEADER)
     with pytest.raises(InputError, match="is a private file; expected a checkpoint"):
         open_kind(tmp_path / "x", "checkpoint")
+
+
+def test_another_checksum_in_the_header_is_found_by_the_content_hash_too(tmp_path):
+    """The content hash does not cover the digits of the checksum."""
+    path = tmp_path / "f"
+    rows = {"rows": np.ones((2, 3), np.float32)}
+    container.write(path, rows, Header("features", "embed"))
+    check = Container(path).header.check
+    other = ("0" if check[0] != "0" else "1") + check[1:]
+    path.write_bytes(path.read_bytes().replace(check.encode(), other.encode()))
+    opened = Container(path)
+    opened.verify()
+    with pytest.raises(InputError, match="checksum"):
+        opened.verified_tensors("content")

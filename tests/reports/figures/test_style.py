@@ -7,19 +7,35 @@ import pytest
 
 from furlkit import console
 from furlkit.errors import InputError, UsageError
+from furlkit.reports.differences import paired
 from furlkit.reports.figures import Frame, fonts, style
 from furlkit.reports.figures.angles import draw_angles
 from furlkit.reports.figures.bars import draw_bars
 from furlkit.reports.figures.clouds import draw_clouds
-from furlkit.reports.figures.lines import draw_lines, draw_loss
+from furlkit.reports.figures.confusion import draw_confusion
+from furlkit.reports.figures.forest import draw_forest
+from furlkit.reports.figures.lines import draw_lines, draw_loss, draw_sweep
+from furlkit.reports.figures.mosaic import draw_mosaic
 from furlkit.reports.figures.partition import draw_bubbles, draw_heat, draw_sizes
+from furlkit.reports.figures.updates import draw_updates
+from furlkit.reports.figures.uploads import draw_uploads
 from furlkit.reports.metrics import Value
 from furlkit.reports.results import Results
-from furlkit.reports.summary import Box, Cloud, Line, summarise
+from furlkit.reports.summary import (
+    Box,
+    Choices,
+    Cloud,
+    ImageRow,
+    Line,
+    Upload,
+    summarise,
+)
 
 COUNTS = np.array([[9, 4, 0], [0, 1, 16]])
 LINE = Line.of("a", [1, 2], [1, 2], [summarise([0.5, 0.6])] * 2)
 NAMES = ["cat", "dog", "cow"]
+DIFFERENT = Results("", "a", (0.5, 0.7), difference=paired([0.5, 0.7], [0.4, 0.5]))
+IMAGES = ImageRow(0, "cat", "2 images", np.zeros((2, 4, 4, 1)), [False, True])
 PICTURES = {
     "angles": lambda frame: draw_angles([("a", [Box(1, 1, 2, 3, 4, 5)])] * 2, frame),
     "bars": lambda f: draw_bars([Results("", "a", (0.5,))], Value("accuracy"), 0, f),
@@ -31,6 +47,14 @@ PICTURES = {
     "heat": lambda frame: draw_heat(COUNTS, COUNTS.sum(axis=1), NAMES, frame),
     "bubbles": lambda frame: draw_bubbles(COUNTS, NAMES, frame),
     "sizes": lambda frame: draw_sizes(COUNTS.sum(axis=1), frame),
+    "sweep": lambda frame: draw_sweep([LINE], Value("accuracy"), "lambda", frame),
+    "confusion": lambda frame: draw_confusion(
+        COUNTS[:, :2], NAMES[:2], NAMES[:2], "predicted class", frame
+    ),
+    "forest": lambda frame: draw_forest([DIFFERENT], Value("x"), "b", frame=frame),
+    "mosaic": lambda frame: draw_mosaic([IMAGES], frame),
+    "updates": lambda f: draw_updates([Choices(0, (1, 2), (0, 1), (None, 2))], 9, f),
+    "uploads": lambda frame: draw_uploads([Upload(0, 1, 1.5, 80, 0.3, False)], frame),
 }
 
 
@@ -61,6 +85,38 @@ def test_text_stays_inside_a_picture_of_one_column(draw):
             box = label.get_window_extent()
             fits = figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
             assert fits or not label.get_text(), label
+
+
+def test_a_long_title_stays_inside_a_picture_of_one_column(draw):
+    title = "The accuracy of the last global model on images that no client has seen"
+    figure = draw(Frame(title, (3.3, 2.5)))
+    figure.draw_without_rendering()
+    (written,) = (t for t in figure.texts if t.get_text() == figure.get_suptitle())
+    assert written.get_window_extent().x1 <= figure.bbox.x1
+    assert figure.get_suptitle().split() == title.split()
+
+
+def test_equal_numbers_give_equal_svg_without_a_date(draw, tmp_path):
+    for name in ("a.svg", "b.svg"):
+        style.save(draw(Frame("title", (3.3, 2.5))), tmp_path / name)
+    written = (tmp_path / "a.svg").read_bytes()
+    assert written == (tmp_path / "b.svg").read_bytes()
+    assert written.startswith(b"<?xml") and b"<dc:date>" not in written
+
+
+@pytest.mark.parametrize("classes, size", [(3, 9), (10, 5.9), (12, None)])
+def test_numbers_in_a_map_are_as_wide_as_a_column(classes, size):
+    counts = np.full((2, classes), 123 if classes < 12 else 123_456)
+    names = [str(number) for number in range(classes)]
+    figure = draw_heat(counts, counts.sum(axis=1), names, Frame("", (3.3, 2.5)))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    cell = axes.get_window_extent().width / classes
+    assert all(text.get_window_extent().width <= cell for text in axes.texts)
+    if size is None:
+        assert not axes.texts
+    else:
+        assert axes.texts[0].get_fontsize() == pytest.approx(size, abs=1)
 
 
 def test_fonts_of_a_pdf_are_truetype(draw, tmp_path):

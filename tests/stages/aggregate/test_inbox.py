@@ -203,7 +203,7 @@ def test_earlier_uploads_are_no_warning_and_name_who_is_missing(
     monkeypatch.setattr(inbox_module, "POLL", 0.01)
     for client, upload in enumerate(world.clients):
         forge(Path(shutil.copy(upload, inbox / f"old_{client}")), facts={"round": 0})
-    waits = ("--at-least", 2, "--expect", 3, "--wait", "0.05s", "--strict")
+    waits = ("--at-least", 2, "--expect", 3, "--wait", "0.5s", "--strict")
     done = run(*command(world, inbox, *waits))
     assert done.code == 0 and "warning" not in done.err, done.err
     assert "2 of 3 clients have reported; waiting for 2\n" in done.err

@@ -19,6 +19,12 @@ from furlkit.inputs import inbox as inbox_module
 from furlkit.stages.aggregate import clients as clients_module
 from tests.stages.aggregate.conftest import model
 
+# Facts of uploads from another model.
+OTHER_NETS = {
+    "mean": [0.1],
+    "architecture": {"encoder": "big"},
+    "reading": {"window": "0,99"},
+}
 HONEST = (0, 1, 2, 3, 4, 5)
 
 
@@ -172,16 +178,30 @@ def test_a_file_that_changes_all_the_time_never_counts_unchecked(tmp_path, inbox
         writer.join()
 
 
+def test_named_files_with_signatures_are_compared_again(
+    tmp_path, inbox, run, keys, allowed, between
+):
+    """The check of a signature and the sum read the same bytes."""
+    files = [inbox / f"c{k}" for k in HONEST]
+    for k, path in enumerate(files):
+        assert run("sign", path, "--key", keys(str(k))).code == 0
+    between(lambda: overwritten(inbox / "c2"))
+    signers = ("--signers", allowed(*map(str, HONEST)))
+    done = run("aggregate", *files, *signers, "-o", tmp_path / "out")
+    assert done.code == 0 and f"{inbox}/c2: has changed" in done.err
+    assert read_checkpoint(tmp_path / "out").facts.examples == 50
+
+
 def test_strangers_cannot_outvote_the_global_model(tmp_path, inbox, run, forge):
-    """More files than clients agree on another normalisation and architecture."""
+    """More files than clients agree on another normalisation, network or window."""
     for k in range(10):
-        for fact, value in {"mean": [0.1], "architecture": {"encoder": "big"}}.items():
+        for fact, value in OTHER_NETS.items():
             path = Path(shutil.copy(tmp_path / "c0", inbox / f"x{k}{fact}"))
             forge(path, facts={"client": 100 + k, fact: value})
     done = run(*command(tmp_path, "mean", "--at-least", 6))
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if "left out" in line]
-    assert len(lines) == 2 and all("9 more files" in line for line in lines)
+    assert len(lines) == 3 and all("9 more files" in line for line in lines)
     assert read_checkpoint(tmp_path / "out").facts.examples == 60
 
 

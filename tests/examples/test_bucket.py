@@ -1,0 +1,374 @@
+"""examples/bucket: a server and three sites that share a bucket and nothing else."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.examples.couriers import (
+    METHODS,
+    ROUNDS,
+    SITES,
+    Network,
+    Plain,
+    make_images,
+    may_make_networks,
+    steps,
+)  # fmt: skip
+from tests.slurm.daemons import free_port
+
+SCRIPTS = ROOT / "examples" / "bucket"
+pytestmark = pytest.mark.skipif(shutil.which("seq") is None, reason="needs sh and seq")
+
+
+class Sides:
+    """The server and the sites, each in a folder, and a bucket."""
+
+    def __init__(self, folder: Path, method: str, environment: dict[str, str]):
+        self.folder, self.method = folder, method
+        self.bucket = str(folder / "bucket")
+        self.processes: list[subprocess.Popen] = []
+        self.environment = {**environment, **METHODS[method], **make_images(folder)}
+        for name in ("server", *SITES):
+            (folder / name).mkdir()
+            (folder / "bucket" / name).mkdir(parents=True)
+
+    def start(self, name: str, rounds: int, **options: str) -> subprocess.Popen:
+        """Start the script of a side, for rounds up to a number."""
+        images = str(self.folder / "images" / name)
+        words = ["site.sh", steps(self.method), name, images, self.bucket, str(rounds)]
+        if name == "server":
+            words = ["server.sh", steps(self.method), self.bucket, str(rounds), *SITES]
+        process = subprocess.Popen(
+            [*self.enter(name), "sh", str(SCRIPTS / words[0]), *words[1:]],
+            cwd=self.folder / name, env={**self.environment, **options},
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End the processes that still run."""
+        kill(*(process for process in self.processes if process.poll() is None))
+
+    def enter(self, name: str) -> list[str]:
+        """Return the words that start a program at the place of a side."""
+        return []
+
+    def run(self, rounds: int, *names: str, **options: str) -> None:
+        """Start sides and wait until all are done."""
+        for process in [self.start(name, rounds, **options) for name in names]:
+            ended(process)
+
+    def object(self, name: str, round_: int) -> Path:
+        return self.folder / "bucket" / name / f"{round_}.tar"
+
+    def result(self, round_: int) -> bytes:
+        path = self.folder / "server" / "put" / str(round_) / "global.safetensors"
+        return path.read_bytes()
+
+    def plain(self, rounds: tuple[tuple[str, ...], ...] = ROUNDS) -> bytes:
+        (self.folder / "plain").mkdir()
+        return Plain(self.folder / "plain", self.method).run(rounds)
+
+
+def ended(process: subprocess.Popen) -> None:
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said.decode()
+
+
+def wait_for(path: Path, *processes: subprocess.Popen) -> None:
+    while not path.exists():
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.02)
+
+
+def kill(*processes: subprocess.Popen) -> None:
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def by_copies(fast_furlkit, environment) -> dict[str, str]:
+    """The environment of scripts that copy with cp."""
+    more = {"FURLKIT": shlex.join(fast_furlkit), "PAUSE": "0.1", "WAIT": "120"}
+    return {**environment, **more, "COPY": "cp", "MOVE": "mv -n"}
+
+
+@pytest.fixture
+def sides(tmp_path, by_copies) -> Iterator[Callable[[str], Sides]]:
+    """Make the sides of a method's rounds: sides("fedca")."""
+    made: list[Sides] = []
+
+    def make(method: str) -> Sides:
+        made.append(Sides(tmp_path, method, by_copies))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def three_rounds(sides: Sides) -> None:
+    """East is late in the first round, north misses the second."""
+    server = sides.start("server", 1)
+    others = [sides.start(name, 1) for name in ("st-mary", "north")]
+    wait_for(sides.object("st-mary", 1), server)
+    for process in (*others, sides.start("east", 1), server):
+        ended(process)
+    sides.run(2, "server", "st-mary", "east", EXPECT="2")
+    sides.run(3, "server", *SITES)
+    assert not sides.object("north", 2).exists()
+
+
+def test_killed_sides_resume_and_a_missing_site_is_left_out(sides):
+    sides = sides("fedca")
+    server, site = sides.start("server", 1), sides.start("north", 1)
+    wait_for(sides.object("north", 1), server)
+    kill(server, site)
+    sides.run(1, "server", *SITES)
+    sides.run(2, "server", "st-mary", "east", EXPECT="2")
+    sides.run(2, "north")  # finds the round closed
+    assert not sides.object("north", 2).exists()
+    assert sides.result(2) == sides.plain(ROUNDS[:2])
+    with tarfile.open(sides.object("st-mary", 2)) as parcel:
+        sent = {m.name: (m.uname, m.mtime) for m in parcel.getmembers()}
+    names = ("./model/st-mary.safetensors", "./rows/st-mary.safetensors")
+    assert sent == dict.fromkeys(names, ("root", 0))
+
+
+def test_a_quorum_that_is_not_met_is_resumable(sides):
+    sides = sides("fedsimclr")
+    server = sides.start("server", 1, WAIT="0")
+    _, said = server.communicate()
+    assert server.returncode == 75 and b"round 1: 0 uploads" in said
+    sides.run(1, "server", "st-mary", "north", EXPECT="2")
+    assert sides.result(1) == sides.plain((("st-mary", "north"),))
+
+
+def test_a_round_with_too_few_valid_uploads_opens_again(sides, courier):
+    sides = sides("fedsimclr")
+    (sides.folder / "fake" / "model").mkdir(parents=True)
+    (sides.folder / "fake" / "model" / "east.safetensors").write_text("no model")
+    assert courier("put.sh", "fake", str(sides.object("east", 1))).returncode == 0
+    server, north = (sides.start(name, 1, EXPECT="2") for name in ("server", "north"))
+    ended(north)
+    _, said = server.communicate(timeout=120)
+    assert server.returncode == 75 and b"east.safetensors" in said
+    sides.run(1, "server", "st-mary")
+    assert sides.result(1) == sides.plain((("st-mary", "north"),))
+
+
+@pytest.fixture
+def courier(tmp_path, by_copies) -> Callable[..., subprocess.CompletedProcess]:
+    """Call put.sh or get.sh in the test's folder."""
+
+    def call(script: str, *words: str, **more: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            ["sh", str(SCRIPTS / script), *words], cwd=tmp_path,
+            env={**by_copies, **more}, capture_output=True, text=True,
+        )  # fmt: skip
+
+    return call
+
+
+def test_an_object_is_never_replaced(tmp_path, courier):
+    for folder in ("1", "2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.safetensors").write_text(folder)
+        (tmp_path / folder / "a.log.jsonl").write_text("stays at the site")
+    assert courier("put.sh", "1", "object.tar").returncode == 0
+    assert courier("put.sh", "2", "object.tar").returncode == 65
+    assert not (tmp_path / "2.sent").exists()
+    assert courier("get.sh", "object.tar", "got/1").returncode == 0
+    files = {path.name: path.read_text() for path in (tmp_path / "got" / "1").iterdir()}
+    assert files == {"a.safetensors": "1"}
+
+
+def test_a_parcel_with_a_link_is_refused(tmp_path, courier):
+    with tarfile.open(tmp_path / "object.tar", "w") as parcel:
+        member = tarfile.TarInfo("model")
+        member.type, member.linkname = tarfile.SYMTYPE, "../north/model"
+        parcel.addfile(member)
+    done = courier("get.sh", "object.tar", "got/1")
+    assert done.returncode == 65 and "../north/model" in done.stderr
+    assert not (tmp_path / "got" / "1").exists()
+
+
+@pytest.mark.skipif(shutil.which("age") is None, reason="needs age")
+def test_age_encrypts_a_parcel_for_the_server(tmp_path, courier):
+    text = subprocess.run(["age-keygen"], capture_output=True, text=True, check=True)
+    (tmp_path / "server.key").write_text(text.stdout)
+    recipient = text.stdout.split("public key: ")[1].split()[0]
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "a.safetensors").write_text("secret")
+    seal = {"SEAL": f"age -r {recipient}"}
+    assert courier("put.sh", "1", "object.tar", **seal).returncode == 0
+    assert b"secret" not in (tmp_path / "object.tar").read_bytes()
+    opened = {"OPEN": "age -d -i server.key"}
+    assert courier("get.sh", "object.tar", "got/1", **opened).returncode == 0
+    assert (tmp_path / "got" / "1" / "a.safetensors").read_text() == "secret"
+    assert courier("get.sh", "object.tar", "got/2").returncode != 0
+
+
+def test_scripts_are_short_and_clean():
+    scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.parent.glob("rounds/*.sh")])
+    assert len(scripts) == 7
+    for script in SCRIPTS.glob("*.sh"):
+        lines = script.read_text().splitlines()
+        assert sum(not line.lstrip().startswith("#") for line in lines) <= 15
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", *map(str, scripts)], check=True)
+
+
+class Remote(Sides):
+    """Sides that reach the bucket by rclone, each in a network namespace if permitted.
+
+    As with accounts of sftp, each side has a user, who owns a part of the bucket.
+    """
+
+    def __init__(self, kind: str, network: Network | None, *words):
+        super().__init__(*words)
+        self.kind, self.network = kind, network
+        self.address = "10.77.0.1" if network else "127.0.0.1"
+        self.store = Path(mkdtemp(prefix="furlkit-bucket-"))  # other users can reach it
+        self.store.chmod(0o755)
+        self.home = Path(mkdtemp(prefix="furlkit-home-"))
+        self.home.chmod(0o777)
+        self.bucket = "bucket:"
+        for user, name in enumerate(("server", *SITES), start=60001):
+            self.serve(name, user if os.geteuid() == 0 else os.geteuid())
+
+    def object(self, name: str, round_: int) -> Path:
+        return self.store / name / f"{round_}.tar"
+
+    def enter(self, name: str) -> list[str]:
+        return self.network.enter(name) if self.network else []
+
+    def serve(self, name: str, user: int) -> None:
+        """Serve the bucket to a side, and write rclone's configuration of the side."""
+        (self.store / name).mkdir()
+        os.chown(self.store / name, user, -1)
+        port = free_port()
+        words = [
+            "rclone",
+            "--config=",
+            "serve",
+            self.kind,
+            str(self.store),
+            "--user",
+            "u",
+        ]
+        words += ["--pass", "p", "--addr", f"{self.address}:{port}"]
+        words += ["--dir-cache-time", "0s"]  # other users write too
+        become = ["setpriv", f"--reuid={user}"] if os.geteuid() == 0 else []
+        with open(self.folder / "serve.log", "a") as log:
+            command = [*self.enter("server"), *become, *words]
+            environment = {**os.environ, "HOME": str(self.home)}
+            environment["XDG_CACHE_HOME"] = str(self.home / name)
+            served = subprocess.Popen(
+                command, stderr=log, start_new_session=True, env=environment
+            )
+        self.processes.append(served)
+        place = f"host = {self.address}\nport = {port}"
+        if self.kind == "webdav":
+            place = f"url = http://{self.address}:{port}\nvendor = other"
+        password = subprocess.check_output(["rclone", "obscure", "p"], text=True)
+        text = f"[bucket]\ntype = {self.kind}\n{place}\nuser = u\npass = {password}"
+        (self.folder / name / "rclone.conf").write_text(text)
+        while self.rclone(name, "lsf", "bucket:") != 0:
+            assert served.poll() is None, (self.folder / "serve.log").read_text()
+            time.sleep(0.1)
+
+    def rclone(self, name: str, *words: str) -> int:
+        """Call rclone at a side."""
+        command = [*self.enter(name), "rclone", "--config", "rclone.conf", *words]
+        where = self.folder / name
+        return subprocess.run(command, cwd=where, capture_output=True).returncode
+
+    def stop(self) -> None:
+        super().stop()
+        shutil.rmtree(self.store)
+        shutil.rmtree(self.home)
+
+
+@pytest.fixture
+def remote(tmp_path, by_copies) -> Iterator[Callable[[str, str], Remote]]:
+    """Start a bucket: remote("webdav", "fedca")."""
+    if shutil.which("rclone") is None:
+        pytest.skip("rclone not found; apt-get install rclone")
+    network = Network() if may_make_networks() else None
+    started = []
+    more = {"COPY": "rclone copyto --ignore-times --config rclone.conf"}
+    more["MOVE"] = "rclone moveto --ignore-existing --config rclone.conf"
+
+    def start(kind: str, method: str) -> Remote:
+        found = Remote(kind, network, tmp_path, method, {**by_copies, **more})
+        started.append(found)
+        return found
+
+    yield start
+    for sides in started:
+        sides.stop()
+    if network:
+        network.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, method",
+    [
+        ("webdav", "fedsimclr"),
+        ("webdav", "fedca"),
+        ("sftp", "flesd"),
+        ("sftp", "fedca"),
+    ],
+)
+def test_three_rounds_through_rclone_give_the_bytes_of_plain_commands(
+    remote, kind, method
+):
+    sides = remote(kind, method)
+    three_rounds(sides)
+    assert sides.result(3) == sides.plain()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["webdav", "sftp"])
+def test_rclone_never_replaces_an_object(remote, kind):
+    sides = remote(kind, "fedsimclr")
+    for text, code in (("first", 0), ("second, longer", 65)):
+        folder = sides.folder / "east" / text.split(",")[0]
+        folder.mkdir()
+        (folder / "a.safetensors").write_text(text * 10_000)
+        words = ["sh", str(SCRIPTS / "put.sh"), folder.name, "bucket:/east/1.tar"]
+        command = [*sides.enter("east"), *words]
+        done = subprocess.run(
+            command, cwd=folder.parent, env=sides.environment, capture_output=True
+        )
+        assert done.returncode == code, done.stderr
+    with tarfile.open(sides.object("east", 1)) as parcel:
+        assert parcel.extractfile("./a.safetensors").read() == b"first" * 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for several users")
+@pytest.mark.parametrize("kind", ["webdav", "sftp"])
+def test_a_site_writes_only_below_its_name(remote, kind):
+    sides = remote(kind, "fedsimclr")
+    (sides.folder / "east" / "fake").write_text("fake")
+    assert sides.rclone("east", "copyto", "fake", "bucket:server/0.tar") != 0
+    assert sides.rclone("east", "copyto", "fake", "bucket:north/1.tar") != 0
+    assert sides.rclone("east", "copyto", "fake", "bucket:east/1.tar") == 0
+    parts = {name: [*(sides.store / name).iterdir()] for name in SITES}
+    assert parts == {"st-mary": [], "north": [], "east": [sides.object("east", 1)]}
+    assert sides.object("east", 1).read_text() == "fake"

@@ -1,0 +1,116 @@
+"""A round with signatures on both sides: the same bytes as without."""
+
+import pytest
+
+from furlkit.files.container.read import Container
+from furlkit.files.signatures import signature_of
+from tests.helpers import furlkit
+
+TRAIN = ("--data", "digits", "--client", 0, "--epochs", 1, "--batch-size", 240)
+
+
+def local_train(world, *more) -> tuple:
+    output = world.folder / "u"
+    return ("local-train", world.partition, world.model, *TRAIN, *more, "-o", output)
+
+
+def test_a_site_trains_from_a_model_that_the_server_signed(
+    world, run, refused, keys, allowed
+):
+    signers = allowed("server", "0")
+    words = local_train(world, "--signers", signers)
+    unsigned = [world.model, "no signature of the server"]
+    refused(world.folder, 65, unsigned, *words)
+    assert furlkit("sign", world.model, "--key", keys("0")) == 0
+    refused(world.folder, 65, [world.model, "no valid signature of the server"], *words)
+    assert furlkit("sign", world.model, "--key", keys("server")) == 0
+    assert run(*words).code == 0
+    assert (world.folder / "u").read_bytes() == world.clients[0].read_bytes()
+
+
+def test_tensors_behind_a_signed_header(world, refused, keys, allowed):
+    """A forger can keep the checksum, but not the content hash."""
+    assert furlkit("sign", world.model, "--key", keys("server")) == 0
+    signature = signature_of(world.model).read_bytes()
+    whole = bytearray(world.model.read_bytes())
+    whole[-1] ^= 1
+    world.model.write_bytes(whole)
+    assert signature_of(world.model).read_bytes() == signature
+    words = local_train(world, "--signers", allowed("server"))
+    refused(world.folder, 65, [world.model, "bytes"], *words)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_shared_files_are_signed_too(world, run, refused, forge, keys, allowed, signed):
+    """The dictionary is the server's; another client's rows would be the client's."""
+    rows, bank = world.folder / "rows_{client}", world.folder / "bank"
+    given = ("--alpha", 0, "--features-out", rows)
+    assert run(*local_train(world, *given)).code == 0
+    made = ("aggregate", "--rule", "dictionary", world.folder / "rows_0", "-o", bank)
+    assert run(*made).code == 0
+    forge(bank, facts={"round": 0})
+    files = (world.model, bank) if signed else (world.model,)
+    assert furlkit("sign", *files, "--key", keys("server")) == 0
+    words = ("--signers", allowed("server"), "--dictionary", bank, "--force")
+    if signed:
+        assert run(*local_train(world, *words)).code == 0
+    else:
+        refused(world.folder, 65, [bank, "signature"], *local_train(world, *words))
+
+
+def test_an_own_model_needs_no_signature(world, run, allowed):
+    """--update keep: the site continues from the last upload."""
+    own = ("--update", "keep", "--signers", allowed("server"))
+    words = ("local-train", world.partition, world.clients[0], *TRAIN, *own)
+    done = run(*words, "-o", world.folder / "u")
+    assert done.code == 0, done.err
+
+
+def test_replay_of_a_signed_aggregate(world, run, keys, allowed):
+    """The header names the uploads by content: replay needs no signature."""
+    for client, upload in enumerate(world.clients):
+        assert furlkit("sign", upload, "--key", keys(str(client))) == 0
+    output = world.folder / "g1"
+    words = ("--signers", allowed("0", "1", "2"), "--parent", world.model)
+    assert run("aggregate", *world.clients, *words, "-o", output).code == 0
+    plain = world.folder / "plain"
+    assert run("aggregate", *world.clients, "-o", plain).code == 0
+    assert output.read_bytes() == plain.read_bytes()
+    for path in (*world.folder.glob("*.sig"), plain, world.output):
+        path.unlink()
+    done = run("replay", output, "--run", "--depth", 1)
+    assert done.code == 0 and "same bytes" in done.out, done
+
+
+def test_later_files_inherit_the_name_of_the_run(world, run):
+    folder = world.folder
+    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    plain, named = folder / "plain", folder / "named"
+    assert run("init", *net, "-o", plain).code == 0
+    assert plain.read_bytes() == world.model.read_bytes()
+    assert run("init", *net, "--run-name", "chest-2026", "-o", named).code == 0
+    train = ("local-train", world.partition, named, *TRAIN, "-o", folder / "u")
+    embed = ("--data", "digits")
+    steps = (
+        (*train, "--alpha", 0, "--features-out", folder / "rows"),
+        ("aggregate", folder / "u", "--parent", named, "-o", folder / "g1"),
+        ("embed", folder / "u", *embed, "-o", folder / "h"),
+        ("embed", folder / "u", *embed, "--similarity", "-o", folder / "s"),
+        ("aggregate", "--rule", "ensemble", folder / "s", "-o", folder / "e"),
+        ("aggregate", "--rule", "dictionary", folder / "rows", "-o", folder / "d"),
+        ("distill", folder / "e", named, "--data", "digits", "--epochs", 1,
+         "--batch-size", 240, "-o", folder / "g2"),
+    )  # fmt: skip
+    for step in steps:
+        done = run(*step)
+        assert done.code == 0, done.err
+    for name in ("named", "u", "rows", "g1", "h", "s", "e", "d", "g2"):
+        assert Container(folder / name).header.facts.get("run") == "chest-2026", name
+    assert "chest-2026" in run("sign", "--statement", folder / "u").out
+    assert "--run-name chest-2026" in run("replay", named).out
+
+
+@pytest.mark.parametrize("name", ["", "2026", "a b", "../x", "x" * 65])
+def test_names_that_a_run_cannot_have(tmp_path, refused, name):
+    net = ("--image-size", 8, "--channels", 1, "--run-name", name)
+    refused(tmp_path, 2, ["--run-name"], "init", *net, "-o", tmp_path / "g")
