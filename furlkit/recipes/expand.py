@@ -210,8 +210,9 @@ class _Expansion:
         """By phase, the clients of each round; round 0 has every client."""
         text = self.run.settings["fraction"]
         try:
-            fraction = float(str(text))
-        except ValueError as error:
+            share, _, whole = str(text).partition("/")
+            fraction = float(share) / float(whole or 1)
+        except (ValueError, ZeroDivisionError) as error:
             raise UsageError(f"fraction={text}: expected a number") from error
         if not 0 < fraction <= 1:
             raise UsageError(f"fraction={text}: expected a value in (0, 1]")

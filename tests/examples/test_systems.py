@@ -34,8 +34,8 @@ MEANS = (  # The recipe, its mean, and the stage whose uploads the server averag
     *((f"{name}/recipe.toml", "average", "train") for name in ("fedstyle", "fedusc")),
     ("fedusc/recipe.toml", "gather", "learn"),
     ("fedusc/joint.toml", "average", "learn"),
-    ("fedusc/tables.toml", "average", "train"),
-    ("fedusc/tables.toml row=pretext", "gather", "learn"),
+    ("fedusc/paper.toml", "average", "train"),
+    ("fedusc/paper.toml row=pretext", "gather", "learn"),
     ("flesd/paper.toml row=fedavg", "average", "train"),
 )
 
