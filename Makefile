@@ -41,7 +41,7 @@ test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; 
 	FURLKIT_TEST_SLURM=yes $(bin)/python -m pytest -m slow tests/slurm -rs --durations=0
 
 test-flower: $(VENV)/.flower ## run rounds through a SuperLink and SuperNodes of Flower
-	$(bin)/python -m pytest -m slow tests/examples/test_flower.py -rs --durations=0
+	$(bin)/python -m pytest -m "" tests/examples/test_flower.py -rs --durations=0
 
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)

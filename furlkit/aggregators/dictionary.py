@@ -60,3 +60,16 @@ def dictionary(rows: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
         kept.append(given[:room])
         room -= len(kept[-1])
     return kept
+
+
+def distinct_rows(rows: np.ndarray, most: float) -> np.ndarray:
+    """Drop unit rows with a cosine above `most` to an earlier row that was kept.
+
+    A row that a client repeats, exactly or nearly, is then a single negative. Rows have
+    the length 1, so a limit of lengths would change nothing.
+    """
+    kept: list[int] = []
+    for k, row in enumerate(rows):
+        if not kept or (rows[kept] @ row).max() <= most:
+            kept.append(k)
+    return rows[kept]

@@ -6,12 +6,18 @@ Representation Learning", FLESD, Eq. 4-6.
     R_k      unit representations of n public images by client k's model    (n, d_k)
     M_k      cosines between every two images, by client k                  (n, n)
     tau_T    the teachers' temperature
+    beta     the share of the clients cut off at either end, below 1/2
+
+The mean of Eq. 6 has no limit for a single client: exp(1 / tau_T) of a false pair
+outweighs the others. A trimmed mean (Yin et al., Definition 2) is our addition.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from furlkit.aggregators.trimmed_mean import kept_shares
 
 
 def sharpened(cosines: Any, tau_T: float) -> Any:
@@ -33,3 +39,20 @@ def ensemble(similarities: Iterable[Any]) -> Any:
     if total is None:
         raise ValueError("an ensemble of no models")
     return total / count
+
+
+def trimmed_ensemble(stack: Any, trim: float) -> Any:
+    """FLESD Eq. 6 with the trimmed mean of every number; `trim` is beta.
+
+    `stack`: exp(M_k / tau_T) of m clients, (m, ...), an array or a tensor. exp keeps the
+    order, so the largest and smallest cosines are cut off. Memory is a copy of `stack`.
+    """
+    m = len(stack)
+    if isinstance(stack, np.ndarray):
+        values = np.sort(stack, axis=0)
+    else:
+        values = stack.sort(dim=0).values
+    kept = kept_shares(np.full(m, 1 / m), trim).tolist()
+    return sum(
+        share * value for share, value in zip(kept, values, strict=True) if share
+    )

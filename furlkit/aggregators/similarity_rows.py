@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.aggregators.similarity import ensemble, sharpened
+from furlkit.aggregators.similarity import ensemble, sharpened, trimmed_ensemble
 from furlkit.errors import InputError
 
 
@@ -16,7 +16,7 @@ class Similarities:
     `parts`: R_k of each client; or, with `columns`, the largest cosines and the images
     of the columns. `matrix`: M. Memory is the size of these arguments, never n x n
     without a matrix. Images are positions in the public set, a tensor on `device`: the
-    device of the parts, or the CPU for a matrix.
+    device of the parts, or the CPU for a matrix. `trim`: see `trimmed_ensemble`.
     """
 
     def __init__(
@@ -26,10 +26,11 @@ class Similarities:
         matrix: np.ndarray | None = None,
         *,
         tau_T: float,
+        trim: float | None = None,
         name: str = "the ensemble",
     ):
         self._parts, self._columns, self._matrix = parts, columns, matrix
-        self._tau, self._name = tau_T, name
+        self._tau, self._trim, self._name = tau_T, trim, name
         self.device = parts[0].device if matrix is None else torch.device("cpu")
 
     def __call__(self, images: Tensor, anchors: Tensor) -> Tensor:
@@ -37,7 +38,10 @@ class Similarities:
         if self._matrix is not None:
             return self._from_matrix(self._matrix, images, anchors)
         cosines = self._sparse if self._columns else self._products
-        return ensemble(sharpened(c, self._tau) for c in cosines(images, anchors))
+        found = (sharpened(c, self._tau) for c in cosines(images, anchors))
+        if self._trim is None:
+            return ensemble(found)
+        return trimmed_ensemble(torch.stack([*found]), self._trim)
 
     def _products(self, images: Tensor, anchors: Tensor) -> Iterator[Tensor]:
         """FLESD Eq. 4 for these images alone: M_k = R_k^T R_k."""

@@ -36,13 +36,18 @@ def _trimmed(stack: np.ndarray, shares: Sequence[float], beta: float) -> np.ndar
     if stack.dtype.kind != "f":
         return weighted_median(stack, shares)
     values, weights = in_order(stack, shares)  # (n, m)
+    kept = kept_shares(weights, beta)
+    if kept.ndim == 1:
+        values, kept = values[:, kept > 0], kept[kept > 0]
+    total = (values * kept).sum(axis=1)
+    return total.astype(stack.dtype)
+
+
+def kept_shares(weights: np.ndarray, beta: float) -> np.ndarray:
+    """Weights of numbers in order, after the weight beta is cut off at either end."""
     until = np.cumsum(weights, axis=-1)
     ends = (np.clip(each, beta, 1 - beta) for each in (until, until - weights))
     kept = np.subtract(*ends)
     # A remainder of 1e-17 times a number of 1e30 would not be small.
     kept[kept < EPSILON] = 0
-    kept /= kept.sum(axis=-1, keepdims=True)
-    if kept.ndim == 1:
-        values, kept = values[:, kept > 0], kept[kept > 0]
-    total = (values * kept).sum(axis=1)
-    return total.astype(stack.dtype)
+    return kept / kept.sum(axis=-1, keepdims=True)

@@ -16,6 +16,7 @@ from furlkit.catalogue.entries import (
     READ,
     WRITTEN,
     Argument,
+    Attack,
     Choice,
     Clients,
     Command,
@@ -68,7 +69,15 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import HEADS, OBJECTIVES, RULES, TEACHERS, TERMS, UPDATES
+from furlkit.catalogue.methods import (
+    ATTACKS,
+    HEADS,
+    OBJECTIVES,
+    RULES,
+    TEACHERS,
+    TERMS,
+    UPDATES,
+)
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import direction_of, kinds_of, received_paths, taker_of

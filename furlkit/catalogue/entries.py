@@ -377,6 +377,16 @@ class Rule(Method):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Attack(Method):
+    """A hostile upload made from an honest upload.
+
+    The function is `attack(updates, **options)`: the hostile update, from the updates
+    (m, n) of the uploads that the attackers know. An attack on a single upload has no
+    function; `stages.attack` has the line of arithmetic.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Teacher(Method):
     """A teacher for public images.
 

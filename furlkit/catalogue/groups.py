@@ -141,7 +141,8 @@ def series_option(help_text: str, required: bool = False, metavar: str = "") -> 
                   required=required, multiple=True, recorded=False, metavar=metavar)
 
 
-RUNS = series_option("A line: the folders of a method's runs, one per seed or length",
+RUNS = series_option("A line: the folders of a method's runs, one per seed or length, or "
+                "files of planned runs",
                 required=True, metavar="LABEL=RUN,RUN,...")
 
 

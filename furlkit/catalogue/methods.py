@@ -2,12 +2,13 @@
 
 from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
+    Attack,
     Choice,
+    Data,
     Encoder,
     File,
     Flag,
     Head,
-    Mode,
     Number,
     Numbers,
     Objective,
@@ -431,7 +432,9 @@ _REPORT = Option("report", File("metrics", direction="written"),
                  recorded=False, metavar="FILE.json")
 _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                     help="Largest share of a client, of 1; the excess goes to the other "
-                         "clients. Equal shares are always allowed.", usual="1")
+                         "clients. Equal shares are always allowed. The default limits "
+                         "only shares by claimed numbers of images.",
+                    usual="0.5 for three or more clients without a partition, otherwise 1")
 _COUNTS = (
     _MAX_SHARE,
     Option("partition", File("partition", "partition"),
@@ -593,6 +596,9 @@ RULES = named(
             _MAX_SHARE._replace(
                 help="Largest share of a client in --dictionary-size, of 1; the client's "
                      "last rows are cut off."),
+            Option("distinct", Number(above=0, high=1), usual="keep all rows",
+                   help="Largest cosine between two rows of a client, like 0.99; a row "
+                        "nearer to an earlier row of the client is dropped."),
             Option("for", Text("CLIENT"),
                    help="Receiver of the dictionary; leave out the rows of this client "
                         "(FCL).",
@@ -627,10 +633,13 @@ RULES = named(
                    "tau_T of exp(cosine / tau_T)."),
             Option("matrix", Flag(), False,
                    "Write the n x n matrix instead of the clients' rows."),
+            Option("trim", Number(low=0, below=0.5), usual="no trimming",
+                   help="beta, share of the clients to cut off at either end of every "
+                        "similarity; 0.49 is the median of up to 50 clients."),
         ),
         paper=papers.FLESD,
         equation="Eq. 4-6",
-        printed="as printed",
+        printed="as printed; `--trim` for a trimmed mean, our addition",
     ),
     Rule("probabilities", "mean class probabilities of public images, sharpened",
         "furlkit.aggregators.probabilities:entropy_reduced",
@@ -649,19 +658,70 @@ RULES = named(
 _FACTOR = Option("factor", Number(above=0), 1.0, "Factor for the length of the update.")
 _START = Option("parent", File("checkpoint"), help="Global model at the start of the round.",
                 recorded=False, metavar="CHECKPOINT")
+_JITTER = Option("jitter", Number(low=0), 0.0,
+                 "Noise of each hostile client, over the length of the hostile update; with "
+                 "0 all hostile clients send one model.")
 ATTACKS = named(
-    Mode("scale", "the update, times a factor",
+    Attack("scale", "the update, times a factor", "",
          (_START, _FACTOR._replace(default=100.0))),
-    Mode("flip", "the negative update, times a factor", (_START, _FACTOR)),
-    Mode("noise", "Gaussian noise with the length of the update, times a factor",
+    Attack("flip", "the negative update, times a factor", "", (_START, _FACTOR)),
+    Attack("noise", "Gaussian noise with the length of the update, times a factor", "",
          (_START, _FACTOR._replace(default=10.0))),
-    Mode("copy", "another model under the client's name",
+    Attack("copy", "another model under the client's name", "",
          (Option("of", File("checkpoint"), help="Model to copy.", recorded=False,
                  metavar="CHECKPOINT"),)),
-    Mode("backdoor-rows", "shared rows replaced by copies of a single row",
+    Attack("backdoor-rows", "shared rows replaced by copies of a single row", "",
          (Option("row", Whole(0), 0, "Number of the row to copy."),
           Option("fraction", Number(above=0, high=1), 1.0,
                  "Share of the rows to replace, drawn at random."))),
+    Attack("alie", "the mean of the KNOWN updates plus a few deviations",
+        "furlkit.attacks.alie:alie",
+        (_START, _JITTER,
+         _FACTOR._replace(default=None, usual="the largest z of the paper",
+                          help="z, number of deviations.")),
+        paper=papers.BARUCH,
+        equation="Algorithm 3",
+        printed="as printed",
+    ),
+    Attack("ipm", "the negative mean of the KNOWN updates, times a factor",
+        "furlkit.attacks.ipm:ipm",
+        (_START, _JITTER, _FACTOR._replace(default=0.5)),
+        paper=papers.XIE,
+        equation="inner-product manipulation",
+        printed="as printed; epsilon 0.5 is our choice",
+    ),
+    Attack("min-max", "the KNOWN updates' mean, moved as far as they are apart",
+        "furlkit.attacks.min_max:min_max",
+        (_START, _JITTER,
+         Option("direction", Choice(("deviation", "unit", "sign")), "deviation",
+                "Direction of the move: minus the deviation, minus the mean, or minus the "
+                "sign of the mean.")),
+        paper=papers.SHEJWALKAR,
+        equation="section IV, Min-Max",
+        printed="as printed; gamma is computed, the paper searches in steps",
+    ),
+    Attack("sybil", "one hostile update under many names: like ipm, with noise for each",
+        "furlkit.attacks.ipm:ipm",
+        (_START, _JITTER._replace(default=0.05), _FACTOR),
+        printed="nothing printed",
+    ),
+    Attack("backdoor", "an encoder that maps images with a trigger to a target image",
+        "furlkit.attacks.backdoor:backdoor_loss",
+        (_START, _FACTOR._replace(
+            default=5.0, help="gamma, factor for the update; the number of clients over "
+                              "the number of hostile clients replaces the global model."),
+         Option("data", Data(), help="Images of the attacker.", recorded=False),
+         Option("partition", File("partition"), recorded=False, metavar="PARTITION",
+                help="Partition: the attacker has only the images of the client."),
+         Option("target", Whole(0), 0, "Position of the target image in --data."),
+         Option("trigger", Whole(1), 2, "Pixels of a side of the white square."),
+         Option("steps", Whole(1), 100, "Number of training steps."),
+         Option("lr", Number(above=0), 1e-3, "Learning rate of Adam.")),
+        paper=papers.BADENCODER,
+        equation="L_0 to L_2; scaled update of Bagdasaryan et al.",
+        printed="differs: a client's images instead of shadow images, lambda_1 = lambda_2 "
+                "= 1, a scaled update",
+    ),
 )
 
 TEACHERS = named(

@@ -113,3 +113,17 @@ FEDOPT = Paper("FedOpt", "https://arxiv.org/abs/2003.00295", 2020,
 ORCHESTRA = Paper("Orchestra", "https://arxiv.org/abs/2205.11506", 2022,
     "Orchestra: Unsupervised Federated Learning via Globally Consistent Clustering",
     "Lubana, Ekdeep Singh and Tang, Chi Ian and Kawsar, Fahim and Dick, Robert P. and Mathur, Akhil")
+BARUCH = Paper("Baruch et al.", "https://arxiv.org/abs/1902.06156", 2019,
+    "A Little Is Enough: Circumventing Defenses For Distributed Learning",
+    "Baruch, Moran and Baruch, Gilad and Goldberg, Yoav")
+XIE = Paper("Xie et al.", "https://arxiv.org/abs/1903.03936", 2019,
+    "Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product Manipulation",
+    "Xie, Cong and Koyejo, Sanmi and Gupta, Indranil")
+SHEJWALKAR = Paper("Shejwalkar and Houmansadr",
+    "https://www.ndss-symposium.org/ndss-paper/manipulating-the-byzantine-"
+    "optimizing-model-poisoning-attacks-and-defenses-for-federated-learning/", 2021,
+    "Manipulating the Byzantine: Optimizing Model Poisoning Attacks and Defenses for Federated Learning",
+    "Shejwalkar, Virat and Houmansadr, Amir")
+BADENCODER = Paper("BadEncoder", "https://arxiv.org/abs/2108.00352", 2021,
+    "BadEncoder: Backdoor Attacks to Pre-trained Encoders in Self-Supervised Learning",
+    "Jia, Jinyuan and Liu, Yupei and Gong, Neil Zhenqiang")

@@ -33,6 +33,7 @@ NAMES = (
     "plan",
     "status",
     "report",
+    "log",
     "doctor",
 )
 

@@ -21,6 +21,7 @@ def methods_table() -> str:
 def _rows() -> Iterator[tuple[str, ...]]:
     """A row for each entry; an entry without a function or a comparison has none."""
     own = [e for e in catalogue.PERSONAL.values() if e.function]
+    attacks = [e for e in catalogue.ATTACKS.values() if e.paper]
     compared = [e for e in catalogue.EXCHANGES.values() if e.printed]
     for entries, flag in (
         (catalogue.OBJECTIVES.values(), "--objective {0.name}"),
@@ -29,6 +30,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         (own, "--personal {0.name}"),
         (compared, "--{0.options[0].name}"),
         (catalogue.RULES.values(), "--rule {0.name}"),
+        (attacks, "attack --kind {0.name}"),
         (catalogue.TEACHERS.values(), "--teacher {0.name}"),
         (catalogue.PROTOCOLS.values(), "evaluate {0.name}"),
     ):

@@ -40,7 +40,8 @@ COMMAND = command("aggregate",
     The header of an upload is a claim of the client. The hash in the header must match
     the bytes, unless --trust-headers. --max-upload limits the size of rows and
     similarities, by the header alone; models must match --parent or the other models.
-    --partition or --max-share limits the weight of a claimed number of images. aggregate
+    --partition or --max-share limits the weight of a claimed number of images; three or
+    more clients without a partition have at most half of the weight each. aggregate
     refuses, with the tensor's name: BatchNorm variances and counters below 0, counters
     near the limit of their type, and values above 10,000 times the other clients' values.
     aggregate warns about: a weight above the middle between an equal share and 1; tensors
@@ -57,12 +58,16 @@ COMMAND = command("aggregate",
     deviations away; for a client with more images than the median, the limit grows in
     proportion. With --parent the mean also warns about an update against the others: the
     mean cosine with the other updates is below -1/3 of the other updates' mean cosine,
-    which must exceed 0.05. Without --parent directions are not compared, and a line says
-    so: uploads do not contain the model from which they started. Norms and angles are
-    estimated from a sketch of each upload with equal weight for every tensor; a hostile
-    client can evade the estimate. Fewer than three uploads are not compared. With
-    --partition a warning lists the clients without an upload; with --at-least N the list
-    is a plain line, not a warning.
+    which must exceed 0.05. Updates with cosines above 0.9, unlike the other updates, are
+    named as nearly the same: copies, sybils or attackers that collude. If two groups of
+    more than a third of the clients each work against each other, aggregate names both
+    groups and no single client: updates do not show which group is hostile. Without
+    --parent directions are not compared, and a line says so: uploads do not contain the
+    model from which they started. Norms and angles are estimated from a sketch of each
+    upload with equal weight for every tensor; a hostile client can evade the estimate, and attackers that stay within the spread of honest updates, with noise
+    (attack --kind alie, min-max), are not found. Fewer than three uploads are not
+    compared. With --partition a warning lists the clients without an upload; with
+    --at-least N the list is a plain line, not a warning.
 
     fedavgm, fedadam and fedyogi have a memory: --state-out writes the server's memory,
     and the next round reads the file as --state. The file belongs to the model of the
@@ -76,7 +81,8 @@ COMMAND = command("aggregate",
     of the median and 5 deviations away (of logarithms, by the median absolute deviation);
     if the update is at more than 90 degrees to the other updates and 3 deviations from
     the median angle; if BatchNorm statistics are as far from the median as such a norm;
-    or if the upload is a copy. Also give --parent: otherwise norms are measured from the
+    or if the upload is a copy, or nearly the same as others. If two groups disagree, as
+    above, angles mark no upload, and norms are compared in each group. Also give --parent: otherwise norms are measured from the
     geometric median of the uploads, and the report has no angles. The report shows how
     far an upload moves the result, for the mean always, for other rules with up to 64
     uploads.

@@ -26,7 +26,8 @@ RECREATE = "re-create it with aggregate --rule ensemble"
 class EnsembleFacts:
     """Clients, images and round of an ensemble; `temperature` is tau_T.
 
-    `layer`: output of the clients' models, h or z. `run`: name of the run.
+    `layer`: output of the clients' models, h or z. `run`: name of the run. `trim`: share
+    of the clients cut off at either end of every similarity; None for the mean.
     """
 
     form: str
@@ -38,6 +39,7 @@ class EnsembleFacts:
     examples: int
     layer: str = "z"
     run: str | None = None
+    trim: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ def read_ensemble(path: Path) -> Ensemble:
         raise InputError(
             f"{path}: the temperature is {facts.temperature}; expected a number "
             f"above 0; {RECREATE}"
+        )
+    if facts.trim is not None and not 0 <= facts.trim < 0.5:
+        raise InputError(
+            f"{path}: the share to cut off is {facts.trim}; expected a number from 0 to "
+            f"below 0.5; {RECREATE}"
         )
     if facts.form == "matrix":
         opened.expect("matrix", "float32", n, n)

@@ -53,12 +53,14 @@ class Features(Record[FeatureFacts]):
 
     Shared rows, and the rows of a dictionary, are only numbered: only the client knows
     the images of the rows. `counts` are the numbers of images per row, for example of a
-    centroid; None for a single image per row.
+    centroid; None for a single image per row. `partition`: content hash of the clients'
+    partition; None for a site's rows.
     """
 
     rows: np.ndarray
     index: np.ndarray
     counts: np.ndarray | None = None
+    partition: str | None = None
 
 
 def write_features(
@@ -108,7 +110,8 @@ def features_of(opened: Container, facts: FeatureFacts, tensors: Tensors) -> Fea
     """Decode the rows of a file opened by `open_table` from the file's tensors."""
     rows = decoded(opened.path, tensors, "rows")
     index, counts = tensors["index"], tensors.get("counts")
-    return Features(opened.path, facts, opened.content, rows, index, counts)
+    partition = opened.header.inputs.get("partition")
+    return Features(opened.path, facts, opened.content, rows, index, counts, partition)
 
 
 def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:

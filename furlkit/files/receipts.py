@@ -117,6 +117,15 @@ def run_folder(output: str) -> str | None:
     return None
 
 
+def stamp(folder: Path) -> tuple[int, int] | None:
+    """State of a run's receipts, which changes with each finished step."""
+    try:
+        known = os.stat(folder / MADE)
+    except OSError:
+        return None
+    return known.st_mtime_ns, known.st_size
+
+
 @contextmanager
 def noting(
     folder: str, calls: Sequence[Call], preset: Content, warned: Collection[str] = ()

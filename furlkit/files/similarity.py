@@ -19,6 +19,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
 from furlkit.files.features import FeatureFacts
+from furlkit.files.gram import find_impossible, known_together, sampled_places
 
 STEP = 127
 # Tolerance of a stored cosine: float32 sums, and rounding to the type.
@@ -27,6 +28,8 @@ BLOCK = 1024
 RECREATE = "re-create it with embed --similarity"
 # A shorter row has no direction, and therefore no cosines.
 SHORTEST = 1e-12
+# Images, and neighbours of each, whose largest cosines are compared with each other.
+CENTRES, NEIGHBOURS = 64, 64
 
 
 @dataclass(frozen=True)
@@ -93,13 +96,13 @@ def similarity_of(
         tensors = opened.verified_tensors(by, private)
         matrix, columns = cosines(tensors["matrix"]), tensors["columns"]
         check_columns(path, "columns", columns, n)
-        _check_largest(path, matrix, columns, rounding)
+        _check_largest(opened, matrix, columns, rounding)
         index = tensors["index"]
         return Similarity(path, facts, opened.content, matrix, index, columns)
     if n != k:
         raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
     index, mapped = _private_copy(opened, by) if private else _on_disk(opened, by)
-    _check_whole(path, mapped, n, rounding)
+    _check_whole(opened, mapped, n, rounding)
     return Similarity(path, facts, opened.content, mapped(), index)
 
 
@@ -153,8 +156,9 @@ Cell = tuple[int, int]
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
+def _check_whole(opened: Container, mapped: Mapped, n: int, rounding: float) -> None:
     """Check in blocks, each from a new map: memory is a few blocks for any n."""
+    path = opened.path
 
     def part(rows: slice, columns: slice) -> np.ndarray:
         return cosines(mapped()[rows, columns])
@@ -163,27 +167,68 @@ def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
     own = np.concatenate([np.diagonal(part(s, s)).copy() for s in _slices(n)])
     _check_own(path, own, rounding)
     _check_symmetry(path, part, n, rounding)
+    places = sampled_places(n, opened.content)
+    sample = cosines(mapped()[np.ix_(places, places)])
+    _check_possible(path, sample, places, rounding)
 
 
 def _check_largest(
-    path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
+    opened: Container, matrix: np.ndarray, columns: np.ndarray, rounding: float
 ) -> None:
+    path = opened.path
     _check_range(path, lambda r, c: matrix[r, c], matrix.shape, columns, rounding)
     there = columns == np.arange(len(columns))[:, None]
     own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
     _check_own(path, own, rounding)
-    _check_sides(path, matrix, columns, rounding)
+    ordered = _by_column(path, matrix, columns)
+    _check_sides(path, matrix, columns, ordered, rounding)
+    some = sampled_places(matrix.shape[1], opened.content)[:NEIGHBOURS]
+    for centre in sampled_places(len(matrix), opened.content)[:CENTRES]:
+        near = columns[centre, some].astype(np.int64)
+        sample, known = _cosines_between(ordered, near)
+        members = known_together(known)
+        sample = sample[np.ix_(members, members)]
+        _check_possible(path, sample, near[members], rounding)
+
+
+def _cosines_between(
+    ordered: tuple[np.ndarray, np.ndarray], images: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return cosines of images among the largest of either row, and which are known."""
+    by_column, values = ordered
+    rows, others = np.broadcast_arrays(images[:, None], images[None])
+    place, there = _found(by_column, rows, others)
+    found = values[rows, place]
+    return np.where(there, found, found.T), there | there.T
+
+
+def _check_possible(
+    path: Path, sample: np.ndarray, places: np.ndarray, rounding: float
+) -> None:
+    """Check that the sampled cosines are cosines of vectors."""
+    if odd := find_impossible(sample, SUMMING + rounding):
+        rows = sorted(places[odd.places].tolist())
+        more = f" and {len(rows) - 4} more" if len(rows) > 4 else ""
+        raise InputError(
+            f"{path}: no vectors have the cosines between the rows "
+            f"{', '.join(map(str, rows[:4]))}{more}: an eigenvalue is "
+            f"{odd.eigenvalue:.3g}, expected at least {odd.limit:.2g}; {RECREATE}"
+        )
 
 
 def _check_sides(
-    path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
+    path: Path,
+    matrix: np.ndarray,
+    columns: np.ndarray,
+    ordered: tuple[np.ndarray, np.ndarray],
+    rounding: float,
 ) -> None:
     """Check that rows i and j agree, unless (i, j) is not among j's largest cosines.
 
     Every row has the k largest cosines: row j may lack i only if k others are as large.
-    Works in blocks of rows, beside a copy in the order of the columns.
+    Works in blocks of rows; `ordered`: columns and cosines in the order of the columns.
     """
-    by_column, values = _by_column(path, matrix, columns)
+    by_column, values = ordered
     least = matrix.min(axis=1, initial=np.inf)
     for rows in _slices(len(matrix)):
         others = columns[rows]  # (b, k): the pairs (i, j); now j's side.

@@ -210,8 +210,9 @@ class _Expansion:
         """By phase, the clients of each round; round 0 has every client."""
         text = self.run.settings["fraction"]
         try:
-            fraction = float(str(text))
-        except ValueError as error:
+            share, _, whole = str(text).partition("/")
+            fraction = float(share) / float(whole or 1)
+        except (ValueError, ZeroDivisionError) as error:
             raise UsageError(f"fraction={text}: expected a number") from error
         if not 0 < fraction <= 1:
             raise UsageError(f"fraction={text}: expected a value in (0, 1]")
@@ -247,13 +248,15 @@ class _Expansion:
         return Plan(self.run, steps, records, samples, found)
 
     def _wanted(self, text: str) -> list[str]:
-        """Paths of the files of a placeholder, such as {linear@final}."""
-        match = PLACEHOLDER.fullmatch(text)
+        """Paths of the files of a placeholder: {linear@final}, {upload@1}:3 of client 3."""
+        name, _, client = text.partition(":")
+        clients = (int(client),) if client.isdecimal() else ()
+        match = PLACEHOLDER.fullmatch(name)
         if not match or match[1] not in {**self.run.recipe.files, **self._written}:
             hint = suggestion(text, [f"{{{name}}}" for name in self.run.recipe.files])
             raise InputError(f"{self.run.recipe.path}: {text} is no file{hint}")
         try:
-            return self._first(ref_of(match).choices, None, ())[1]
+            return self._first(ref_of(match).choices, None, clients)[1]
         except _MissingError as error:
             raise InputError(
                 f"{self.run.recipe.path}: {text}: no step of {self.run.out} writes this "

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 
 from furlkit.randomness import numpy_generator
 
@@ -32,5 +31,5 @@ def draw(
 def _share(fraction: float, count: int, rounding: str) -> int:
     if rounding == "down":
         # In binary floating point, 0.29 * 100 is slightly less than 29.
-        return math.floor(Decimal(str(fraction)) * count)
+        return math.floor(round(fraction * count, 9))
     return round(fraction * count)

@@ -289,19 +289,20 @@ def _check_names(
     A removed stage may have options too: the options do no harm, and equal words then
     fit this recipe and the recipe it extends.
     """
-    known = {*recipe.settings, *recipe.stages, *recipe.removed, *_more_stages(recipe)}
+    known = {*recipe.settings, *_stage_names(recipe)}
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
             raise error(f"{where}: {name} is not a setting of this recipe{hint}")
 
 
-def _more_stages(recipe: Recipe) -> set[str]:
-    """Stages that only tables [SETTING.VALUE] have."""
+def _stage_names(recipe: Recipe) -> set[str]:
+    """Stages of the recipe, removed stages, and stages of tables [SETTING.VALUE]."""
     tables: list[dict[str, Any]] = [
         table for cases in recipe.cases.values() for table in cases.values()
     ]
-    return {name for table in tables for name in table.get("stages", ())}
+    more = {name for table in tables for name in table.get("stages", ())}
+    return {*recipe.stages, *recipe.removed, *more}
 
 
 def _check_values(table: Mapping[str, Any], where: str) -> None:
@@ -358,8 +359,7 @@ def listed_values(recipe: Recipe, given: Sequence[str]) -> dict[str, list[str]]:
             raise UsageError(f"{word!r}: expected text in UTF-8")
         _check_option(recipe, key, word)
         _check_names(recipe, [key], word, UsageError)
-        options = {*recipe.stages, *recipe.removed}
-        values = [text] if key in options else _values(text)
+        values = [text] if key in _stage_names(recipe) else _values(text)
         swept.setdefault(key, []).extend(values)
     return swept
 
@@ -373,7 +373,7 @@ def run_of(recipe: Recipe, by_hand: Mapping[str, Value]) -> Run:
 
 def _check_option(recipe: Recipe, key: str, word: str) -> None:
     """Refuse a setting that is an option of a stage, and show the right form."""
-    if key in {*recipe.settings, *recipe.stages, *recipe.removed}:
+    if key in {*recipe.settings, *_stage_names(recipe)}:
         return
     name, value = key.replace("_", "-"), word.partition("=")[2]
     for stage in recipe.stages.values():

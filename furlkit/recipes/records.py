@@ -8,7 +8,7 @@ was made with other settings.
 import json
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,16 @@ def runs_in(folder: Path) -> list[Path]:
         return [folder]
     below = sorted(path.parents[1] for path in folder.glob(f"**/plan/{JSON}"))
     return below or [folder]
+
+
+def run_folders(given: Iterable[Path]) -> list[Path]:
+    """Folders of the runs in the folders that the user names."""
+    folders = []
+    for folder in given:
+        if not folder.is_dir():
+            raise InputError(f"{folder}: is not a folder; give the folder of a run")
+        folders += runs_in(folder)
+    return folders
 
 
 def load(folder: Path) -> tuple[Run, int]:

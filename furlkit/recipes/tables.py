@@ -6,7 +6,8 @@
     file = "{linear@final}"      # the file of a run that a line shows
 
     [lines.parts]                # lines that several tables share
-    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file}
+    FedSimCLR = "fedsimclr"      # LABEL = "ROW", more settings as KEY=VALUE, {file};
+                                 # {upload@final}:3 is the file of client 3
     FedCA = "fedca"
 
     [table.1]
@@ -22,8 +23,9 @@ one step for each command, with an option --series LABEL=FILE,... per line. A va
 `over` or `for` may be a setting; {NAME} stands for the value. With
 `for = { mu = [0.1, 1] }` a line with {mu} in the label is repeated for each value; a line
 with {mu} only in the text shows the files of all values. A list may also be the name of a
-setting in braces. `needs` lists further runs, in the form of a line, that runs of lines
-read files of. {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins
+setting in braces; the setting may depend on the variables before. `needs` lists further
+runs, in the form of a line, that runs of lines read files of. `extends = "1"` starts with
+the entries of another table. {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins
 tables under one name. `option` replaces --series; an empty option passes the files
 without labels.
 
@@ -36,7 +38,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,8 +63,9 @@ from furlkit.recipes.read import (
 KEY, PAPER, FILE = "table", "paper.csv", "{linear@final}"
 KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
-    *("settings", "needs", "out", "tables"),
+    *("settings", "needs", "out", "tables", "extends"),
 )
+VARIED = ("row", "seed", "out")  # Settings that differ between the lines of a table.
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
 Variables = dict[str, Value]
@@ -135,7 +137,7 @@ def _tables(
     recipe: Recipe, name: str, lists: Mapping[str, list[str]]
 ) -> Iterator[Table]:
     """Tables of a declaration: one for each choice of the variables in `over`."""
-    entries = {**_section(recipe, "tables"), **_section(recipe, KEY)[name]}
+    entries = _entries(recipe, name)
     where = f"{recipe.path}: [{KEY}.{name}]"
     for key in entries.keys() - {*KEYS}:
         raise InputError(f"{where}: {key}: unknown{suggestion(key, KEYS)}")
@@ -146,18 +148,36 @@ def _tables(
         raise UsageError(
             f"{key}={','.join(lists[key])}: the table {name} takes one value of {key}"
         )
+    seeds = lists.get("seed", entries.get("seeds", [0]))
     by_hand: Settings = {k: v[0] for k, v in lists.items() if k not in swept}
     for choice in _choices(recipe, entries.get("over", {}), lists, by_hand):
-        usual = entries.get("settings", {})
-        base = {**usual, **by_hand, **_settings(recipe, choice)}
+        own = entries.get("settings", {})
+        base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
-        values = {**places, **run_of(recipe, base).settings, **choice}
+        usual = run_of(recipe, {"seed": seeds[0], **base}).settings
+        # More options of a stage may have the name of a file.
+        others = {*VARIED, *recipe.stages, *recipe.files}
+        known = {k: usual[k] for k in recipe.settings if k not in others}
+        values = {**places, **known, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
         repeated = [*_choices(recipe, entries.get("for", {}), lists, base)]
-        seeds = lists.get("seed", entries.get("seeds", [0]))
         table.lines.extend(_lines(table, base, repeated, seeds))
         yield table
+
+
+def _entries(recipe: Recipe, name: str) -> dict[str, Any]:
+    """Entries of [tables], of the extended tables, and of the table; the last wins."""
+    known, names = _section(recipe, KEY), [name]
+    while base := known[names[-1]].get("extends"):
+        if base not in known or base in names:
+            where = f"{recipe.path}: [{KEY}.{names[-1]}]"
+            raise InputError(f"{where}: extends {base!r}, expected another table")
+        names.append(base)
+    found = _section(recipe, "tables")
+    for each in reversed(names):
+        found = {**found, **known[each]}
+    return found
 
 
 def _choices(
@@ -167,16 +187,26 @@ def _choices(
     by_hand: Mapping[str, Value],
 ) -> Iterator[Variables]:
     """Every choice of values; values by hand replace the values of the recipe."""
-    settings = run_of(recipe, by_hand).settings
-    every = []
+    found: list[Variables] = [{}]
     for key, values in variables.items():
-        named = NAMED.fullmatch(values) if isinstance(values, str) else None
-        found = settings.get(named[1]) if named else values
-        if not isinstance(found, list):
-            raise InputError(f"{recipe.path}: {key} = {values!r}: expected a list")
-        every.append(lists.get(key, [str(value) for value in found]))
-    for chosen in product(*every):
-        yield dict(zip(variables, chosen, strict=True))
+        found = [
+            {**choice, key: value}
+            for choice in found
+            for value in lists.get(key)
+            or _listed(recipe, key, values, {**by_hand, **_settings(recipe, choice)})
+        ]
+    yield from found
+
+
+def _listed(
+    recipe: Recipe, key: str, values: Any, by_hand: Mapping[str, Value]
+) -> list[str]:
+    """Values of a variable: a list, or the name of a setting in braces."""
+    named = NAMED.fullmatch(values) if isinstance(values, str) else None
+    found = run_of(recipe, by_hand).settings.get(named[1]) if named else values
+    if not isinstance(found, list):
+        raise InputError(f"{recipe.path}: {key} = {values!r}: expected a list")
+    return [str(value) for value in found]
 
 
 def _settings(recipe: Recipe, variables: Mapping[str, Value]) -> Settings:
@@ -247,7 +277,8 @@ def _runs(lines: Iterable[Line]) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for label, run, file in lines:
         known = runs.setdefault(run.out, run)
-        keys = [k for k, v in run.settings.items() if v != known.settings.get(k)]
+        other = known.settings
+        keys = [k for k, v in run.settings.items() if str(v) != str(other.get(k))]
         if keys:
             raise InputError(
                 f"{run.recipe.path}: {label}: {run.out} would be the folder of two runs, "

@@ -429,7 +429,7 @@ def check_used(run: Run, recipe: Recipe) -> None:
         ref for found in PLACEHOLDER.finditer(text) for ref in ref_of(found).choices
     )
     used = {ref.name for ref in refs}
-    used |= {f"{phase}_rounds" for phase in run.phases}
+    used |= {f"{name}s" for name in used if name.endswith("_round")}  # Phases.
     if recipe.removed:
         return  # Settings and files of removed stages are unused.
     for name in recipe.settings:

@@ -64,35 +64,17 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
     options = fill(Options, values)
     check_output(options.output, options.audit)
-    folders = [each for given in options.runs for each in _folders(given)]
+    folders = records.run_folders(options.runs)
     while True:
-        before = _stamps(folders)
+        before = [*map(receipts.stamp, folders)]
         runs = _collect(folders)
         written = _write(options, runs)
         if not options.watch or not _is_unfinished(runs):
             break
         console.info(written[0])
-        while _stamps(folders) == before:
+        while [*map(receipts.stamp, folders)] == before:
             time.sleep(EVERY)
     return written
-
-
-def _folders(given: Path) -> list[Path]:
-    if not given.is_dir():
-        raise InputError(f"{given}: is not a folder; give the folder of a run")
-    return records.runs_in(given)
-
-
-def _stamps(folders: Sequence[Path]) -> list[tuple[int, int] | None]:
-    """State of the receipts of each run, which changes with each finished step."""
-    found: list[tuple[int, int] | None] = []
-    for folder in folders:
-        try:
-            known = os.stat(folder / receipts.MADE)
-            found.append((known.st_mtime_ns, known.st_size))
-        except OSError:
-            found.append(None)
-    return found
 
 
 def _is_unfinished(runs: Sequence[Run]) -> bool:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from furlkit.aggregators.dictionary import dictionary
+from furlkit.aggregators.dictionary import dictionary, distinct_rows, unit_rows
 
 
 def uploads(*counts, d=2):
@@ -39,3 +39,20 @@ def test_rows_keep_their_bytes_and_type():
 
 def test_a_client_without_rows_has_its_place():
     assert [len(r) for r in dictionary(uploads(2, 0, 2), 9)] == [2, 0, 2]
+
+
+def test_distinct_rows_by_hand():
+    rows = np.array([[1, 0], [0.6, 0.8], [1, 0], [0, 1], [0.8, 0.6]], np.float32)
+    assert distinct_rows(rows, 0.9).tolist() == rows[[0, 1, 3]].tolist()
+    assert distinct_rows(rows, 0.97).tolist() == rows[[0, 1, 3, 4]].tolist()
+    assert distinct_rows(rows, 0.5).tolist() == rows[[0, 3]].tolist()
+    assert len(distinct_rows(rows[:0], 0.5)) == 0
+
+
+def test_distinct_rows_in_loops():
+    rows = unit_rows(np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
+    kept = []
+    for row in rows.tolist():
+        if all(sum(a * b for a, b in zip(row, k, strict=True)) <= 0.8 for k in kept):
+            kept.append(row)
+    assert distinct_rows(rows, 0.8).tolist() == kept and 5 < len(kept) < 40

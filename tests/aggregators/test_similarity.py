@@ -6,7 +6,7 @@ import torch
 
 from furlkit.aggregators import similarity
 from furlkit.aggregators.dictionary import unit_rows
-from furlkit.aggregators.similarity import sharpened
+from furlkit.aggregators.similarity import sharpened, trimmed_ensemble
 
 
 def clients(*widths, n=7, seed=0):
@@ -73,6 +73,41 @@ def test_every_client_counts_alike_and_their_order_only_for_rounding():
     )
     np.testing.assert_allclose(ensemble(parts * 2, 0.1), ensemble(parts, 0.1))
     assert ensemble(parts[:1], 0.1).tolist() == sharpened(parts[0] @ parts[0].T, 0.1).tolist()  # fmt: skip
+
+
+def test_trimmed_numbers_by_hand():
+    stack = np.array([[9.0, 1.0], [2.0, 5.0], [4.0, 3.0], [1.0, 3.0]])
+    for given in (stack, torch.from_numpy(stack)):
+        assert trimmed_ensemble(given, 0.25).tolist() == [3, 3]
+        assert trimmed_ensemble(given, 0.49).tolist() == [3, 3]
+        assert trimmed_ensemble(given, 0).tolist() == [4, 3]
+        assert trimmed_ensemble(given[:3], 0.49).tolist() == [4, 3]
+        # 0.2 of 4 clients: 0.8 of the weight of each end is cut, 1.6 of 4 in all.
+        assert trimmed_ensemble(given, 0.2).tolist()[0] == pytest.approx(8 / 2.4)
+
+
+@pytest.mark.parametrize("trim", [0.0, 0.2, 0.3, 0.49])
+def test_a_trimmed_ensemble_in_loops(trim):
+    stack = np.random.default_rng(0).random((10, 3, 4))
+    expected = np.empty((3, 4))
+    for i in range(3):
+        for j in range(4):
+            total = weight = 0.0
+            for place, value in enumerate(sorted(stack[:, i, j])):
+                low, high = max(place / 10, trim), min((place + 1) / 10, 1 - trim)
+                total, weight = (
+                    total + value * max(high - low, 0),
+                    weight + max(high - low, 0),
+                )
+            expected[i, j] = total / weight
+    np.testing.assert_allclose(trimmed_ensemble(stack, trim), expected, rtol=1e-9)
+
+
+def test_two_liars_of_ten_stay_within_the_honest_numbers():
+    stack = np.random.default_rng(0).random((10, 50))
+    stack[3], stack[8] = 1e9, 1e9
+    found, honest = trimmed_ensemble(stack, 0.2), np.delete(stack, [3, 8], axis=0)
+    assert (found >= honest.min(axis=0)).all() and (found <= honest.max(axis=0)).all()
 
 
 def test_smaller_temperatures_look_at_nearer_neighbours():

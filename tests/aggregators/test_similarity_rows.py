@@ -71,6 +71,18 @@ def test_the_largest_100_percent_are_the_whole():
     )
 
 
+@pytest.mark.parametrize("form", ["rows", "top"])
+def test_a_trimmed_ensemble_of_three_is_the_median(form):
+    parts = clients(3, 8, 5)
+    values, columns = (parts, None) if form == "rows" else largest(parts, N)
+    given = [torch.from_numpy(part) for part in values.values()]
+    places = [torch.from_numpy(c).long() for c in (columns or {}).values()]
+    found = rows(Similarities(given, places, tau_T=TAU, trim=0.4), IMAGES, ANCHORS)
+    sharp = [np.exp((R @ R.T - 1) / TAU) for R in parts.values()]
+    expected = np.median(sharp, axis=0)[np.ix_(IMAGES, ANCHORS)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_of_the_largest_alone_the_others_count_nothing():
     parts = clients(3, 8)
     values, columns = largest(parts, 4)

@@ -102,7 +102,7 @@ def test_commands_are_listed_in_working_order(run):
         *order.split(),
         *["neighbours", "sign", "aggregate", "attack", "distill"],
         *["evaluate", "compare", "plot", "ledger", "inspect", "replay", "export"],
-        *["presets", "plan", "status", "report", "doctor"],
+        *["presets", "plan", "status", "report", "log", "doctor"],
     ]
 
 

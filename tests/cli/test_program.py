@@ -98,7 +98,7 @@ def test_output_and_verbosity_options_are_the_same_everywhere(words):
                 "doctor", "sign")  # fmt: skip
     if words[0] not in printing:
         assert {"-o", "--output"} <= known
-        assert "--dry-run" in known or words[0] in ("plot", "ledger", "report")
+        assert "--dry-run" in known or words[0] in ("plot", "ledger", "report", "log")
 
 
 def test_version(run):

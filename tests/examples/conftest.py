@@ -92,6 +92,26 @@ def carry_out(plan, run) -> Callable[[list[list[str]]], list[str]]:
 
 
 @pytest.fixture
+def carry_out_tables(run, tmp_path, monkeypatch) -> Callable[..., dict[str, list[str]]]:
+    """Run every step of planned tables; gives the lines of each comparison by name."""
+
+    def call(*words: Any) -> dict[str, list[str]]:
+        monkeypatch.chdir(tmp_path)
+        assert run("plan", *words, "-o", "run.mk").code == 0
+        plans = json.loads(run("plan", *words, "--as", "json", "--dry-run").out)
+        lines: dict[str, list[str]] = {}
+        for step in (step for one in plans for step in one["steps"]):
+            comparison = step["command"][0] == "compare"
+            done = run(*step["command"], *([] if comparison else ["-q"]))
+            assert done.code == 0, done.err
+            if comparison:
+                lines[PurePath(step["outputs"][0]).stem] = done.out.splitlines()
+        return lines
+
+    return call
+
+
+@pytest.fixture
 def check_all(plan) -> Callable[[list[list[str]]], None]:
     """Check recorded commands: plans are planned, what others read must be planned.
 
@@ -156,6 +176,17 @@ def blocks(page: Path) -> list[str]:
 def values(command: list[str], option: str) -> list[str]:
     """What follows an option, each time it is there."""
     return [b for a, b in pairwise(command) if a == option]
+
+
+def shown(steps: list[dict]) -> list[list[str]]:
+    """Commands that compare or draw runs."""
+    commands = (step["command"] for step in steps)
+    return [words for words in commands if words[0] in ("compare", "plot")]
+
+
+def labels(command: list[str]) -> list[str]:
+    """Labels of the series of a command."""
+    return [text.partition("=")[0] for text in values(command, "--series")]
 
 
 def of(steps: list[dict], stage: str) -> list[dict]:

@@ -1,9 +1,7 @@
-"""examples/fcl: its recipes, its Makefile, its page, and what leaves a client."""
+"""examples/fcl: recipes, tables, the page, and files that leave a client."""
 
 import csv
 import json
-import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +14,19 @@ from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
 from furlkit.weights import parts_of
-from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
+from tests.examples.conftest import (
+    EXAMPLES,
+    blocks,
+    labels,
+    needs_make,
+    of,
+    shown,
+    values,
+)
 from tests.helpers import furlkit
 
 FCL = EXAMPLES / "fcl"
-MAKE = "make -f examples/fcl/Makefile"
+PAPER = FCL / "paper.toml"
 SYSTEMS = ("fcl-fusion", "fcl-remote", "fcl")
 # Rows, and whether their rate follows FedMoCo's schedule over all rounds.
 SCHEDULED = ("fedmoco", "fusion", "remote", "fcl", "feddc", "fedswav", "moco")
@@ -66,8 +72,8 @@ def test_a_late_client_has_a_bank_made_for_it(plan):
 
 def test_the_row_fcl_is_the_recipe(plan):
     recipe = plan(FCL / "recipe.toml", "seed=3")
-    row = plan(FCL / "tables.toml", "seed=3")
-    assert row.pop()["stage"] == "bytes"
+    row = plan(PAPER, "seed=3", "out=exp")
+    row = [step for step in row if step["stage"] in {s["stage"] for s in recipe}]
     # The row says itself what the preset has.
     same = {
         "init": ["--encoder", "resnet18"],
@@ -88,10 +94,9 @@ def test_the_row_fcl_is_the_recipe(plan):
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
-    words = (f"row={row}", f"dataset={dataset}", "rounds=2", "semi=yes")
+    words = (f"row={row}", f"dataset={dataset}", "rounds=2")
     for split in SPLITS[:1] if row == "moco" else SPLITS:
-        more = (f"split={split}", "finetuned=yes")
-        steps = plan(FCL / "tables.toml", *words, *more)
+        steps = plan(PAPER, *words, f"split={split}")
         clients = 1 if row == "moco" else 10 if split == "noniid2" else 5
         trained = [step["command"] for step in of(steps, "train")]
         assert len(trained) == 2 * clients
@@ -102,14 +107,10 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
         assert any("--dictionary" in words for words in trained) == shared
         assert all(("--align" in words) == (row == "fedca") for words in trained)
         assert len(of(steps, "align")) == (row == "fedca")
-        supervised = row == "fedavg"
-        assert len(of(steps, "linear")) == (0 if supervised else 2)
-        assert len(of(steps, "classifier")) == supervised
+        assert len(of(steps, "linear")) == 2
+        assert len(of(steps, "classifier")) == (row == "fedavg")
         scores = ("semi1", "semi10", "finetune1", "finetune10", "bytes")
         assert all(len(of(steps, stage)) == 1 for stage in scores)
-        assert (
-            len(of(steps, "scratch1")) == len(of(steps, "scratch10")) == (row == "fcl")
-        )
 
 
 @pytest.mark.parametrize("row", ["fusion", "remote", "fcl"])
@@ -117,7 +118,7 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
 def test_every_client_shares_as_many_rows_as_its_queue_has(plan, row, dataset):
     for split, clients in zip(SPLITS, (5, 5, 10), strict=True):
         words = (f"row={row}", f"dataset={dataset}", f"split={split}", "rounds=1")
-        steps = plan(FCL / "tables.toml", *words)
+        steps = plan(PAPER, *words)
         queue = int(values(of(steps, "train")[0]["command"], "--queue")[-1])
         for step in (*of(steps, "train"), *of(steps, "pool")):
             size = values(step["command"], "--dictionary-size")[-1]
@@ -125,8 +126,7 @@ def test_every_client_shares_as_many_rows_as_its_queue_has(plan, row, dataset):
 
 
 def test_protocols_are_the_paper_s_at_its_scale(plan):
-    steps = plan(FCL / "tables.toml", "row=fedsimclr", "rounds=1", "semi=yes",
-                 "finetuned=yes")  # fmt: skip
+    steps = plan(PAPER, "row=fedsimclr", "rounds=1")
     few, tenth, *_ = (of(steps, stage)[0]["command"] for stage in ("semi1", "semi10"))
     assert values(few, "--lr") == ["0.02"] and values(few, "--head-lr") == ["5"]
     assert "--lr" not in tenth
@@ -138,29 +138,28 @@ def test_protocols_are_the_paper_s_at_its_scale(plan):
 @pytest.mark.parametrize("row", ROWS)
 def test_statistics_of_rows_reach_rows_of_encrypted_images_alone(plan, row):
     words = (f"row={row}", "statistics=running", "rounds=1", "dataset=digits")
-    commands = [s["command"] for s in of(plan(FCL / "tables.toml", *words), "train")]
+    commands = [s["command"] for s in of(plan(PAPER, *words), "train")]
     expected = ["running"] if row in ("fusion", "remote", "fcl") else []
     assert all(values(words, "--rows-statistics") == expected for words in commands)
 
 
 def test_settings_of_swav_and_deepcluster_reach_them_alone(plan):
-    words = ("dataset=images", "prototypes=17", "swav_batch=64", "clusters=9")
-    words += ("swav_epsilon=0.04",)
+    words = ("dataset=images", "prototypes=17")
     for row in ("fedswav", "feddc", "fcl"):
-        steps = plan(FCL / "tables.toml", *words, f"row={row}", "rounds=1")
+        steps = plan(PAPER, *words, f"row={row}", "rounds=1")
         init, train = (of(steps, stage)[0]["command"] for stage in ("init", "train"))
         swav, clustered = row == "fedswav", row == "feddc"
         assert values(init, "--prototypes") == (["17"] if swav else [])
-        assert values(train, "--batch-size") == (["64"] if swav else [])
-        assert values(train, "--epsilon") == (["0.04"] if swav else [])
-        assert values(train, "--clusters") == (["9,9,9"] if clustered else [])
+        assert values(train, "--batch-size") == (["128"] if swav else [])
+        assert values(train, "--epsilon") == (["0.02"] if swav else [])
+        assert values(train, "--clusters") == (["30,30,30"] if clustered else [])
 
 
 @pytest.mark.parametrize("row, split", [*(("fcl", s) for s in SPLITS), ("moco", "iid")])
 def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row, split):
     """Only the partition itself shows what a scheme refuses, and who has which class."""
     words = (f"row={row}", "dataset=digits", f"split={split}", f"out={tmp_path}")
-    (step,) = of(plan(FCL / "tables.toml", *words), "partition")
+    (step,) = of(plan(PAPER, *words), "partition")
     assert run(*step["command"], "-q").code == 0
     found = read_partition(Path(step["outputs"][0]))
     clients = 1 if row == "moco" else {"noniid2": 10}.get(split, 5)
@@ -177,7 +176,7 @@ def test_clients_of_cifar_100_have_20_classes(plan, run, tmp_path, split, copies
     images = np.zeros((400, 8, 8, 1), np.uint8)
     np.savez(tmp_path / "hundred.npz", images=images, labels=labels)
     words = ("dataset=cifar100", f"data={tmp_path / 'hundred.npz'}", f"split={split}")
-    steps = plan(FCL / "tables.toml", *words, f"out={tmp_path / 'exp'}", "rounds=1")
+    steps = plan(PAPER, *words, f"out={tmp_path / 'exp'}", "rounds=1")
     (step,) = of(steps, "partition")
     assert run(*step["command"], "-q").code == 0
     histogram = read_partition(Path(step["outputs"][0])).histogram
@@ -187,74 +186,73 @@ def test_clients_of_cifar_100_have_20_classes(plan, run, tmp_path, split, copies
     assert (histogram.sum(axis=1) == 80 // copies).all()
 
 
-# --- the Makefile and the page --------------------------------------------------------
+# --- the tables and the page ----------------------------------------------------------
 
 
 @needs_make
 def test_every_command_of_the_page_is_accepted(recorded, check_all):
     commands = [c for block in blocks(FCL / "README.md") for c in recorded(block)]
-    assert sum(command[0] == "plan" for command in commands) >= 20
+    assert sum(command[0] == "plan" for command in commands) >= 8
     ratios = [c for c in commands if values(c, "--value") == ["false_negative_ratio"]]
     assert len(ratios) == 1 and len(values(ratios[0], "--series")) == 12
     check_all(commands)
 
 
-def test_the_makefile_s_own_examples_are_those_of_the_page():
-    shown = re.findall(r"^# +make .* (\w+) {2,}", (FCL / "Makefile").read_text(), re.M)
-    assert shown == [
-        "ablation",
-        "table1",
-        "table2",
-        "table3",
-        "figure4",
-        "figure5",
-        "claims",
-    ]
-    page = " ".join(blocks(FCL / "README.md"))
-    assert all(f" {target} " in page for target in shown)
+PARTS = ["FedSimCLR", "FedMoCo", "+ fusion", "+ fusion, remote alone",
+         "+ fusion and matching", "FedSwAV", "FedDC"]  # fmt: skip
+BASELINES = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
+MOCO, FEDAVG = ["MoCo (centralised)"], ["FedAvg (supervised)"]
+STEPS = ["CL", "CL+FF", "CL+FF+NM"]
 
 
-TINY = """clients=2 each=5 rounds=1 linear="--epochs 1" finetune_rounds=1
-    init="--width 0.02 --projector 8,4" align="--images 60 --epochs 1 --batch-size 30"
-    train="--epochs 1 --batch-size 240 --flip 0" semi1="--epochs 1" semi10="--epochs 1"
-    finetune1="--epochs 1" finetune10="--epochs 1" scratch1="--epochs 1"
-    scratch10="--epochs 1"
-"""
+def test_every_table_has_its_lines(plan):
+    tables = "table=ablation,1,2,3,figure4,figure5,claims"
+    commands = shown(plan(PAPER, tables, "dataset=digits", "rounds=1", "seed=4"))
+    found = {Path(values(c, "-o")[0]).name: labels(c) for c in commands}
+    every = ["untrained", *BASELINES, *MOCO, *FEDAVG]
+    expected = {
+        "ablation-linear-noniid1.csv": ["untrained", *PARTS],
+        "ablation-bytes-noniid1.csv": PARTS,
+        "claims-noniid1.csv": PARTS,
+        "figure4-iid.png": every,
+        **{f"1-{split}.csv": every for split in SPLITS},
+    }
+    for split in SPLITS[:2]:
+        for percent in (1, 10):
+            expected[f"2-{split}-{percent}.csv"] = [*BASELINES, *MOCO]
+            expected[f"3-{split}-{percent}.csv"] = [*BASELINES, *FEDAVG]
+        for file in ("linear", "semi1"):
+            expected |= {f"figure5-{split}-{file}.{e}": STEPS for e in ("csv", "png")}
+    assert found == expected
 
 
-@needs_make
-def test_every_target_makes_its_table(recorded, carry_out):
-    targets = "ablation table1-noniid1 table2-noniid1 table3-noniid1 figure5-noniid1"
-    targets += " figure4-noniid1"
-    settings = shlex.quote(f"SETTINGS={' '.join(TINY.split())}")
-    tables = carry_out(recorded(f"{MAKE} {targets} claims SEEDS=0 {settings}"))
-    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
-    parts = ["FedSimCLR", "FedMoCo", "+ fusion", "+ fusion, remote alone",
-             "+ fusion and matching", "FedSwAV", "FedDC"]  # fmt: skip
-    systems = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
-    steps = ["CL", "CL+FF", "CL+FF+NM"]
-    moco, fedavg = ["MoCo (centralised)"], ["FedAvg (supervised)"]
-    assert labels[:-1] == [
-        ["untrained", *parts], parts,
-        ["untrained", *systems, *moco, *fedavg],
-        [*systems, *moco], [*systems, *moco],
-        [*systems, *fedavg], [*systems, *fedavg],
-        steps, steps,
-    ]  # fmt: skip
-    assert "Feature fusion helps MoCo" in tables[-1]
-    drawn = ("figure4", "figure5-linear", "figure5-semi1")
-    for name in drawn:
-        assert Path(f"exp/digits/noniid1/{name}.png").read_bytes()[1:4] == b"PNG"
+TINY = (
+    "dataset=digits", "seed=0", "clients=2", "each=5", "rounds=1", "linear=--epochs 1",
+    "init=--width 0.02 --projector 8,4", "finetune_rounds=1",
+    "align=--images 60 --epochs 1 --batch-size 30",
+    "train=--epochs 1 --batch-size 240 --flip 0", "semi1=--epochs 1",
+    "finetune1=--epochs 1", "scratch1=--epochs 1",
+)  # fmt: skip
 
 
-@needs_make
-def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
-    compared = [
-        command
-        for command in recorded(f"{MAKE} figure5-noniid1 DATASET=cifar10")
-        if command[0] == "compare"
-    ]
-    command = compared[-1]
+def test_tables_are_made(carry_out_tables):
+    chosen = ("table=1,3,figure5,claims", "split=noniid1", *TINY, "semi10=--epochs 1")
+    more = ("finetune10=--epochs 1", "scratch10=--epochs 1")
+    tables = carry_out_tables(PAPER, *chosen, *more)
+    linear = " ".join(tables["1-noniid1"])
+    assert all(label in linear for label in [*BASELINES, *MOCO, *FEDAVG])
+    assert "Feature fusion helps MoCo" in " ".join(tables["claims-noniid1"])
+    picture = Path("exp/digits/tables/figure5-noniid1-semi1.png")
+    assert picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_a_table_has_the_paper_s_numbers_beside_ours(plan, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("table=figure5", "split=noniid1", "rounds=1", "seed=0")
+    (command,) = (
+        c for c in shown(plan(PAPER, *words))
+        if values(c, "-o") == ["exp/cifar10/tables/figure5-noniid1-semi1.csv"]
+    )  # fmt: skip
     for row, accuracy in {"fedmoco": 0.6, "fusion": 0.61, "fcl": 0.63}.items():
         folder = Path(f"exp/cifar10/noniid1/{row}/seed0")
         folder.mkdir(parents=True)
@@ -262,40 +260,24 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
         document = {"protocol": "semi", "accuracy": accuracy, "seed": 0}
         document["checkpoint"] = {"seed": None, "facts": facts}
         write_metrics(folder / "semi1.json", document)
-    head, *rows = run(*command).out.splitlines()
+    *_, head, first, second, third = run(*command).out.splitlines()
     assert "published" in head
-    found = [line.split()[:4] for line in rows]
-    assert found == [
+    assert [line.split()[:4] for line in (first, second, third)] == [
         ["CL", "1", "60.00", "64.00"], ["CL+FF", "1", "61.00", "66.12"],
         ["CL+FF+NM", "1", "63.00", "67.87"],
     ]  # fmt: skip
 
 
-@needs_make
-def test_every_number_of_the_paper_is_beside_one_of_ours(recorded):
-    """Each line of paper.csv is an option of some table's comparison."""
+def test_every_number_of_the_paper_is_beside_one_of_ours(plan):
+    """Each line of paper.csv is an option of a table's comparison."""
     used = []
     for dataset in ("cifar10", "cifar100", "fmnist"):
-        commands = recorded(f"{MAKE} table1 table2 table3 figure5 DATASET={dataset}")
+        words = ("table=1,2,3,figure5", f"dataset={dataset}", "rounds=1", "seed=0")
+        commands = shown(plan(PAPER, *words))
         used += [value for c in commands for value in values(c, "--published")]
     with open(FCL / "paper.csv", newline="") as file:
         lines = [*csv.reader(file)][1:]
     assert sorted(used) == sorted(f"{method}={value}" for *_, method, value in lines)
-
-
-@needs_make
-def test_figures_draw_the_runs_of_their_tables(recorded):
-    commands = recorded(f"{MAKE} figure4 figure5-iid DATASET=cifar100")
-    plots = [command for command in commands if command[0] == "plot"]
-    labels = [[v.partition("=")[0] for v in values(c, "--series")] for c in plots]
-    systems = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
-    bounds = ["MoCo (centralised)", "FedAvg (supervised)"]
-    steps = ["CL", "CL+FF", "CL+FF+NM"]
-    assert labels == [[*systems, *bounds], steps, steps]
-    names = [values(command, "-o")[0] for command in plots]
-    folder = "exp/cifar100/iid"
-    assert names == [f"{folder}/{name}.png" for name in
-                     ("figure4", "figure5-linear", "figure5-semi1")]  # fmt: skip
 
 
 def test_the_paper_s_numbers_are_all_there_and_agree_with_its_text():

@@ -1,8 +1,6 @@
-"""examples/fedca: every command of its recipes, its Makefile and its pages."""
+"""examples/fedca: every command of the recipes, the tables and the pages."""
 
 import csv
-import re
-import shlex
 import tomllib
 from glob import glob
 from pathlib import Path
@@ -11,9 +9,19 @@ import pytest
 
 from furlkit.files.container.read import Container
 from furlkit.files.metrics import write_metrics
-from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
+from tests.examples.conftest import (
+    EXAMPLES,
+    blocks,
+    labels,
+    needs_make,
+    of,
+    shown,
+    values,
+    without_output,
+)
 
 FEDCA = EXAMPLES / "fedca"
+PAPER = FEDCA / "paper.toml"
 ROWS = ("fedae", "fedpr", "fedsimclr", "align", "dictionary", "ensemble", "fedca")
 # The open readings, and what distinguishes their local-train.
 OWN, FROM_GLOBAL = ("--dictionary-positive", "own"), ("--dictionary-from", "global")
@@ -28,7 +36,6 @@ READINGS = {
     "stable": (),
 }
 DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images")
-EVERYTHING = ("semi=yes", "target=cifar10", "figure3=yes", "figure4=yes")
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -40,7 +47,8 @@ def test_the_recipe_has_25_lines_at_most():
 
 def test_the_row_fedca_is_the_recipe(plan):
     recipe = plan(FEDCA / "recipe.toml", "seed=3")
-    row = plan(FEDCA / "tables.toml", "seed=3")
+    row = plan(PAPER, "seed=3", "out=exp")
+    row = [step for step in row if step["stage"] in {s["stage"] for s in recipe}]
     row[1]["command"].remove("--encoder")
     row[1]["command"].remove("cnn5")
     assert [sorted(s["command"]) for s in row] == [sorted(s["command"]) for s in recipe]
@@ -93,9 +101,9 @@ def test_a_client_that_comes_back_goes_on_with_its_own_file(plan, run, tmp_path)
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
-    words = (f"row={row}", f"dataset={dataset}", "rounds=2", *EVERYTHING)
+    words = (f"row={row}", f"dataset={dataset}", "rounds=2")
     for split in ("iid", "noniid"):
-        steps = plan(FEDCA / "tables.toml", *words, f"split={split}")
+        steps = plan(PAPER, *words, f"split={split}")
         partition = of(steps, "partition")[0]["command"]
         each = {"cifar100": "20", "miniimagenet": "20"}.get(dataset, "2")
         noniid = [each] if split == "noniid" else []
@@ -122,7 +130,7 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
     [("cifar10", "2048,128"), ("digits", "512,128"), ("images", "256,64")],
 )
 def test_every_open_reading_is_planned(plan, row, dataset, widths):
-    steps = plan(FEDCA / "tables.toml", f"row={row}", f"dataset={dataset}", "rounds=2")
+    steps = plan(PAPER, f"row={row}", f"dataset={dataset}", "rounds=2")
     init = of(steps, "init")[0]["command"]
     assert (values(init, "--projector-norm") == ["all"]) == row.startswith("official")
     assert (values(init, "--projector")[-1:] == [widths]) == row.startswith("official")
@@ -138,7 +146,7 @@ def test_every_open_reading_is_planned(plan, row, dataset, widths):
 
 
 def test_test_images_are_those_of_the_test_file(plan):
-    steps = plan(FEDCA / "tables.toml", "dataset=images", "rounds=1", *EVERYTHING)
+    steps = plan(PAPER, "dataset=images", "rounds=1")
     for stage in ("linear", "semi1", "fedavg10"):
         assert values(of(steps, stage)[0]["command"], "--test-data") == [
             "test.safetensors"
@@ -148,14 +156,23 @@ def test_test_images_are_those_of_the_test_file(plan):
         assert values(command, "--data")[-1] == "test.safetensors"
 
 
-def test_what_is_not_asked_for_is_not_scored(plan):
-    steps = plan(FEDCA / "tables.toml", "row=fedsimclr", "rounds=1")
-    assert {step["stage"] for step in steps} == {
-        *("partition", "init", "train", "average", "linear"),
+def test_a_table_plans_only_the_scores_that_it_shows(plan):
+    words = ("table=1", "dataset=digits", "split=iid", "rounds=1", "seed=0")
+    stages = {step["stage"] for step in plan(PAPER, *words)}
+    assert stages == {
+        *(
+            "partition",
+            "init",
+            "align",
+            "train",
+            "average",
+            "linear",
+            "table_1_iid_csv",
+        ),
     }
 
 
-# --- the Makefile and the pages -------------------------------------------------------
+# --- the tables and the pages ---------------------------------------------------------
 
 
 @needs_make
@@ -164,7 +181,7 @@ def test_every_command_of_the_pages_is_planned(recorded, check_all, page):
     # Both encoders have the same plans.
     text = "\n".join(blocks(FEDCA / page)).replace("in cnn5 resnet50;", "in resnet50;")
     commands = recorded(text)
-    assert sum(command[0] == "plan" for command in commands) >= 4
+    assert sum(command[0] == "plan" for command in commands) >= 2
     check_all(commands)
 
 
@@ -180,51 +197,61 @@ def test_two_rounds_by_hand(recorded, run):
     assert Path("r002/angles.json").exists()
 
 
-def test_the_makefile_s_own_examples_are_those_of_the_pages():
-    shown = re.findall(
-        r"^# +make .* (\w+) {2,}", (FEDCA / "Makefile").read_text(), re.M
-    )
-    assert shown == ["ablation", "table1", "table2", "table3",
-                     "figure3", "figure4", "figure5", "readings", "claims"]  # fmt: skip
-    pages = " ".join(blocks(FEDCA / "README.md"))
-    assert all(f" {target} " in pages for target in shown)
+BASELINES = ["FedAE", "FedPR", "FedSimCLR", "FedCA"]
+PARTS = ["FedSimCLR", "+ alignment", "+ dictionary", "+ ensembled dictionary", "FedCA"]
+ANGLES = ["angles of FedSimCLR", "angles with alignment"]
 
 
-SMALL = """clients=2 each=5 rounds=1 linear="--epochs 1" semi_rounds=1
-    init="--width 0.02 --projector 8,4" align="--images 60 --epochs 1 --batch-size 30"
-    train="--epochs 1 --batch-size 240 --flip 0" semi1="--epochs 1" semi10="--epochs 1"
-    fedavg1="--epochs 1" fedavg10="--epochs 1" transfer="--epochs 1" scratch="--epochs 1"
-"""
+def test_every_table_has_its_lines(plan):
+    tables = "table=ablation,1,2,3,figure4,figure5,readings,claims,claims-iid"
+    commands = shown(plan(PAPER, tables, "dataset=digits", "rounds=1", "seed=4"))
+    found = {Path(values(c, "-o")[0]).name: labels(c) for c in commands}
+    bars = ["untrained", *PARTS]
+    expected = {
+        "figure4-iid.png": ["FedSimCLR", "+ alignment", "FedCA"],
+        "figure5.png": [f"{s}:{label}" for label in bars for s in ("iid", "noniid")],
+        "claims-noniid.csv": [*PARTS, *ANGLES],
+        "claims-iid-iid.csv": [*PARTS, *ANGLES],
+    }
+    for split in ("iid", "noniid"):
+        expected[f"ablation-{split}.csv"] = bars
+        expected[f"1-{split}.csv"] = ["untrained", *BASELINES]
+        expected[f"3-{split}.csv"] = ["random-init", *BASELINES]
+        for percent in (1, 10):
+            expected[f"2-{split}-{percent}.csv"] = ["FedAvg", *BASELINES]
+    for temperature in ("0.1", "0.5"):
+        expected[f"readings-{temperature}.csv"] = [
+            "untrained", "no dictionary", "dictionary, alpha 0", "dictionary, ensembled",
+            "rows of the global model", "own row of Z as positive",
+            "own row of the global model", "official head, no dictionary",
+            "official head, ensembled", "alignment, mean, 1e-3", "fedca-stable",
+        ]  # fmt: skip
+    assert found == expected
 
 
-@needs_make
-def test_every_target_makes_its_table_or_figure(recorded, carry_out):
-    """For non-IID clients: figure5, which needs the others too, is planned above."""
-    targets = "ablation-noniid table1-noniid table2-noniid table3-noniid figure3"
-    settings = shlex.quote(f"SETTINGS={' '.join(SMALL.split())}")
-    makefile = "make -f examples/fedca/Makefile"
-    words = f"{targets} figure4-noniid readings-0.1 claims SEEDS=0 {settings}"
-    *tables, claims = carry_out(recorded(f"{makefile} {words}"))
-    assert all(Path(f"exp/figure{number}.png").stat().st_size for number in (3, 4))
-    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
-    baselines = ["FedAE", "FedPR", "FedSimCLR", "FedCA"]
-    parts = ["+ alignment", "+ dictionary", "+ ensembled dictionary"]
-    assert labels == [
-        ["untrained", "FedSimCLR", *parts, "FedCA"],
-        ["untrained", *baselines],
-        ["FedAvg", *baselines],
-        ["FedAvg", *baselines],
-        ["random-init", *baselines],
-        ["untrained", "no dictionary", "dictionary, alpha 0", "dictionary, ensembled",
-         "rows of the global model", "own row of Z as positive", "own row of the global model",
-         "official head, no dictionary", "official head, ensembled",
-         "alignment, mean, 1e-3", "fedca-stable"],
-    ]  # fmt: skip
+SMALL = (
+    "dataset=digits", "seed=0", "clients=2", "each=5", "rounds=1", "linear=--epochs 1",
+    "init=--width 0.02 --projector 8,4", "align=--images 60 --epochs 1 --batch-size 30",
+    "train=--epochs 1 --batch-size 240 --flip 0", "transfer=--epochs 1",
+    "scratch=--epochs 1", "split=noniid",
+)  # fmt: skip
+
+
+def test_tables_and_figures_are_made(carry_out_tables):
+    chosen = "table=1,3,figure3,figure4,claims"
+    tables = carry_out_tables(PAPER, chosen, *SMALL)
+    for number in (3, 4):
+        picture = Path(f"exp/digits-cnn5/tables/figure{number}-noniid.png")
+        assert picture.read_bytes()[1:4] == b"PNG"
+    for name, first in (("1-noniid", "untrained"), ("3-noniid", "random-init")):
+        rows = [line.split()[0] for line in tables[name][-5:]]
+        assert rows == [first, *BASELINES]
+    claims = " ".join(tables["claims-noniid"])
     assert claims.count("| undecided |") == 5  # One seed says nothing.
 
 
-@needs_make
-def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+def test_a_table_has_the_paper_s_numbers_beside_ours(plan, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     scores = {"fedae": 0.4, "fedpr": 0.4, "fedsimclr": 0.5, "fedca": 0.52}
     for (row, accuracy), seed in ((each, n) for each in scores.items() for n in (0, 1)):
         for number in (0, 20):
@@ -235,37 +262,36 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
             document = {"protocol": "linear", "accuracy": accuracy + more}
             document.update(seed=seed, checkpoint={"seed": None, "facts": facts})
             write_metrics(folder / "linear.json", document)
-    makefile = "make -f examples/fedca/Makefile table1-iid DATASET=cifar10"
-    _, command = recorded(makefile)
-    head, untrained, *_, simclr, fedca = run(*command).out.splitlines()
+    (command,) = shown(plan(PAPER, "table=1", "split=iid", "seed=0,1"))
+    *_, head, untrained, _, _, simclr, fedca = run(*command).out.splitlines()
     assert "published" in head and untrained.startswith("untrained")
     assert simclr.split() == ["FedSimCLR", "2", "51.00", "1.41", "61.62"]
     assert fedca.split()[:6] == ["FedCA", "2", "53.50", "2.12", "64.87", "+2.50"]
 
 
 @needs_make
-def test_every_number_of_the_paper_is_shown(recorded):
+def test_every_number_of_the_paper_is_shown(recorded, plan):
     """By the commands of the page for the paper's scale."""
-    (block,) = (b for b in blocks(FEDCA / "README.md") if "TARGET=cifar10" in b)
+    (block,) = (b for b in blocks(FEDCA / "README.md") if "target=cifar10" in b)
     files = {"semi1.json": "semi1", "semi10.json": "semi10"}
     files |= {f"to_cifar{n}.json": f"to_cifar{n}" for n in (10, 100)}
-    shown = {}
-    for command in recorded(block):
-        if command[0] != "compare":
-            continue
+    numbers = {}
+    calls = [c for c in recorded(block) if c[0] == "plan"]
+    short = [[*without_output(c), "rounds=1", "seed=0"] for c in calls]
+    for command in (c for words in short for c in shown(plan(*words))):
         where = dict(text.split("=", 1) for text in values(command, "--series"))
-        path = Path(where["FedCA"])
+        path = Path(where.get("FedCA", ""))
         table = files.get(path.name, "linear")
         for text in values(command, "--published"):
             label, number = text.split("=")
-            shown[table, *path.parts[1].split("-"), path.parts[2], label] = number
+            numbers[table, *path.parts[1].split("-"), path.parts[2], label] = number
     with open(FEDCA / "paper.csv", newline="") as file:
         _, *rows = csv.reader(file)
-    assert shown == {tuple(row[:-1]): row[-1] for row in rows}
+    assert numbers == {tuple(row[:-1]): row[-1] for row in rows}
 
 
 @pytest.mark.parametrize(
-    "name, split", [("claims.toml", "noniid"), ("claims-iid.toml", "iid")]
+    "name, split", [("paper.toml", "noniid"), ("claims-iid.toml", "iid")]
 )
 def test_the_claim_about_the_whole_is_table_1_s_difference(name, split):
     claims = tomllib.loads((FEDCA / name).read_text())["claims"]

@@ -1,9 +1,10 @@
-"""examples/fedusc: its recipes, its Makefile, its page, and a small run of its phases."""
+"""examples/fedusc: recipes, tables, pages, and a small run of the phases."""
 
 import csv
 import json
 import re
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 from tests.helpers import furlkit, tensor_bytes
 
 FEDUSC = EXAMPLES / "fedusc"
-MAKE = "make -f examples/fedusc/Makefile"
 PRETEXTS = (
     "pretext", "pretext_crop", "pretext_cutout", "pretext_rotation",
     "pretext_instance", "pretext_central", "pretext_small", "fedsimclr", "fedu",
@@ -35,8 +35,8 @@ LABELLED = ("fedavg", "fedmatch", "dsfl")
 DATASETS = ("cifar10", "digits", "images")
 OTHERS = ("svhn", "stl10", "mini-imagenet", "covid-xray")  # They differ by name alone.
 SPLITS = ("uniform", "unbalanced", "dirichlet100", "dirichlet1")
-TARGETS = ("experiment", "claims", "table", "datasets", "augmentation", "pretext",
-           "update", "parts", "clients")  # fmt: skip
+TABLES = ("experiment", "claims", "headline", "datasets", "augmentation", "pretext",
+          "update", "parts", "clients")  # fmt: skip
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_every_client_mines_after_phase_1_whenever_it_takes_part_first(plan):
     for step in of(steps, "train"):
         (client,) = step["clients"]
         assert values(step["command"], "--neighbours-from") == mined[client]["outputs"]
-    steps = plan(FEDUSC / "recipe.toml", "rounds=1", "mined=", "train=--mine-every 5")
+    steps = plan(FEDUSC / "recipe.toml", "rounds=1", "mined=no", "train=--mine-every 5")
     assert not of(steps, "mine")
     assert "--neighbours-from" not in of(steps, "train")[0]["command"]
 
@@ -126,12 +126,12 @@ def test_the_phases_of_the_row_fedusc_are_those_of_the_recipe(plan):
         "pretext": ("learn", "gather"),
         "fedusc": ("train", "average", "label"),
     }.items():
-        steps = plan(FEDUSC / "tables.toml", "seed=3", f"row={row}")
+        steps = plan(FEDUSC / "paper.toml", "seed=3", f"row={row}", "out=exp")
         for stage in stages:
             found, expected = of(steps, stage), of(recipe, stage)
             assert len(found) == len(expected)
             for ours, theirs in zip(found, expected, strict=True):
-                # The row says itself what the preset has.
+                # The row repeats values of the preset.
                 assert set(theirs["command"]) <= set(ours["command"])
                 assert ours["reads"] == theirs["reads"]
 
@@ -140,13 +140,11 @@ def test_the_phases_of_the_row_fedusc_are_those_of_the_recipe(plan):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_pretext_is_planned_and_scored_by_k_means(plan, row, dataset):
     words = (f"row={row}", f"dataset={dataset}", "pretext_rounds=2", "rounds=2")
-    steps = plan(FEDUSC / "tables.toml", *words)
+    steps = plan(FEDUSC / "paper.toml", *words, "out=exp")
     clients = 1 if row == "pretext_central" else 4
     assert len(of(steps, "learn")) == 2 * clients
     assert not {"train", "label", "average", "heads"} & {s["stage"] for s in steps}
-    scored = {"untrained": 0, "kmeans": 2} if row == "pretext" else {"kmeans": 2}
-    assert len(of(steps, "untrained")) == (row == "pretext")
-    for stage, number in scored.items():
+    for stage, number in {"untrained": 0, "kmeans": 2}.items():
         (step,) = of(steps, stage)
         assert f"exp/pretext/r{number:03}/global.safetensors" in step["reads"]
         assert values(step["command"], "--kmeans") == ["10"]
@@ -156,21 +154,20 @@ def test_every_pretext_is_planned_and_scored_by_k_means(plan, row, dataset):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_clustering_starts_from_its_pretext(plan, row, dataset):
     words = (f"row={row}", f"dataset={dataset}", "rounds=10", "every=5", "runs=all")
-    steps = plan(FEDUSC / "tables.toml", *words, "pretext_rounds=7", "seed=4")
+    steps = plan(FEDUSC / "paper.toml", *words, "pretext_rounds=7", "seed=4", "out=exp")
     (heads,) = of(steps, "heads")
     learnt = f"all/{CLUSTERINGS[row]}/seed4/pretext/r007/global.safetensors"
     assert heads["reads"] == [learnt]
-    clients = {"scan": 1, "no_clustering": 0}.get(row, 4)
+    clients = 1 if row in ("scan", "no_clustering") else 4  # Or the server alone.
     assert len(of(steps, "train")) == 10 * clients
-    mined = of(steps, "mine") or of(steps, "mine_public")
-    assert all(learnt in step["reads"] for step in mined)
+    assert all(learnt in step["reads"] for step in of(steps, "mine"))
     labelled = [] if row in ("no_labelling", "small") else [5, 10]
     assert [s["round"] for s in of(steps, "label")] == labelled
-    (final,) = of(steps, "final")
+    (final,) = of(steps, "cluster")
     name = "labelled" if labelled else "global"
     assert final["reads"] == [f"exp/r010/{name}.safetensors"]
     updates = {"replace": "replace", "fedprox": "replace", "astw": "astw",
-               "fedema": "fedema"}  # fmt: skip
+               "fedema": "fedema", "no_clustering": "replace"}  # fmt: skip
     for step in of(steps, "train"):
         own = [updates[row]] if row in updates else []
         assert values(step["command"], "--update") == own
@@ -178,12 +175,12 @@ def test_every_clustering_starts_from_its_pretext(plan, row, dataset):
 
 def test_without_clustering_the_server_clusters_and_labels_its_own_images(plan):
     words = ("row=no_clustering", "rounds=2", "every=1", "pretext_rounds=1")
-    steps = plan(FEDUSC / "tables.toml", *words)
-    assert not of(steps, "train")
+    steps = plan(FEDUSC / "paper.toml", *words)
     assert [step["round"] for step in of(steps, "label")] == [1, 2]
-    (mined,) = of(steps, "mine_public")
+    (mined,) = of(steps, "mine")
     assert values(mined["command"], "--part") == ["public"]
-    for step in of(steps, "serve"):
+    assert len(of(steps, "train")) == 2
+    for step in of(steps, "train"):
         assert values(step["command"], "--client") == ["public"]
         assert values(step["command"], "--neighbours-from") == mined["outputs"]
 
@@ -193,8 +190,8 @@ def test_rows_have_the_networks_of_the_slides(plan, dataset):
     found = {}
     for row in ("pretext", "pretext_small", "small", "dsfl", "fedmatch"):
         words = (f"row={row}", f"dataset={dataset}", "rounds=1", "pretext_rounds=1")
-        first = next(s for s in plan(FEDUSC / "tables.toml", *words)
-                     if s["stage"] in ("init", "heads", "begin"))["command"]  # fmt: skip
+        first = next(s for s in plan(FEDUSC / "paper.toml", *words)
+                     if s["stage"] in ("init", "heads"))["command"]  # fmt: skip
         found[row] = values(first, "--encoder") + values(first, "--width")
     if dataset == "cifar10":
         slides = [["resnet50"], ["resnet18"], ["resnet18"], ["torchvision:vgg16"],
@@ -208,18 +205,18 @@ def test_rows_have_the_networks_of_the_slides(plan, dataset):
 @pytest.mark.parametrize("dataset", OTHERS)
 def test_other_datasets_differ_by_name_and_number_of_classes(plan, dataset):
     words = (f"dataset={dataset}", "rounds=1", "pretext_rounds=1", "split=dirichlet")
-    (heads,) = of(plan(FEDUSC / "tables.toml", *words), "heads")
+    (heads,) = of(plan(FEDUSC / "paper.toml", *words), "heads")
     assert values(heads["command"], "--data") == [dataset]
     classes = {"mini-imagenet": "100", "covid-xray": "4"}.get(dataset, "10")
     assert values(heads["command"], "--clusters") == [classes]
     for words in (("row=fedmatch",), ("row=fedsimclr", "pretext_rounds=1")):
-        assert plan(FEDUSC / "tables.toml", f"dataset={dataset}", *words)
+        assert plan(FEDUSC / "paper.toml", f"dataset={dataset}", *words)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_with_astw_the_server_labels_where_all_parts_travel(plan, dataset):
     words = ("row=astw", f"dataset={dataset}", "pretext_rounds=1")
-    steps = plan(FEDUSC / "tables.toml", *words)
+    steps = plan(FEDUSC / "paper.toml", *words)
     command = of(steps, "train")[0]["command"]
     cycle, last = (int(values(command, f)[0]) for f in ("--cycle", "--exchanges"))
     rounds = [step["round"] for step in of(steps, "label")]
@@ -231,8 +228,8 @@ def test_with_astw_the_server_labels_where_all_parts_travel(plan, dataset):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_baseline_with_labels_is_planned(plan, row, dataset):
     words = (f"row={row}", f"dataset={dataset}", "rounds=2")
-    steps = plan(FEDUSC / "tables.toml", *words)
-    assert len(of(steps, "work" if row == "dsfl" else "train")) == 8
+    steps = plan(FEDUSC / "paper.toml", *words, "out=exp")
+    assert len(of(steps, "train")) == 8
     assert [s["round"] for s in of(steps, "label")] == [0, 1, 2] * (row == "fedmatch")
     (step,) = of(steps, "classifier")
     name = "labelled" if row == "fedmatch" else "global"
@@ -244,7 +241,7 @@ def test_all_rows_of_a_seed_have_the_same_partition(plan, run, tmp_path, split):
     found = {}
     for row in ("pretext", "fedusc", "fedmatch"):
         words = (f"row={row}", "dataset=digits", f"split={split}")
-        steps = plan(FEDUSC / "tables.toml", *words, f"out={tmp_path / row}")
+        steps = plan(FEDUSC / "paper.toml", *words, f"out={tmp_path / row}")
         (step,) = of(steps, "partition")
         assert run(*step["command"], "-q").code == 0
         found[row] = Path(step["outputs"][0]).read_bytes()
@@ -255,7 +252,7 @@ def test_all_rows_of_a_seed_have_the_same_partition(plan, run, tmp_path, split):
     assert len(sizes) == 10 and even == (split == "uniform")
 
 
-# --- the Makefile and the page --------------------------------------------------------
+# --- the tables and the page ----------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -266,37 +263,65 @@ def test_every_command_of_the_page_is_accepted(recorded, check_all):
     check_all(commands)
 
 
-def test_the_makefile_s_own_examples_are_those_of_the_page():
-    text = (FEDUSC / "Makefile").read_text()
-    assert tuple(re.findall(r"^# +make .* (\w+) {2,}", text, re.M)) == TARGETS
+def test_the_page_plans_every_table():
     page = " ".join(blocks(FEDUSC / "README.md"))
-    assert all(f" {target} " in page for target in TARGETS)
+    planned = {name for words in re.findall(r"table=(\S+)", page)
+               for name in words.split(",")}  # fmt: skip
+    assert planned == {*TABLES}
 
 
-@needs_make
-@pytest.mark.parametrize("target", TARGETS)
-def test_every_target_compares_what_it_plans(recorded, check_all, target):
-    commands = recorded(f"{MAKE} {target} SPLITS=dirichlet1")
-    last = {"clients": ["compare", "plot"]}.get(target, ["plan", "compare"])
-    assert [c[0] for c in commands[-2:]] == last
-    check_all(commands)
-    series, split = values(commands[-1], "--series"), "dirichlet1"
-    split = "dirichlet" if target == "datasets" else split
-    assert len(series) >= 3 and all(f"/{split}/" in text for text in series)
+SHORT = ("dataset=digits", "seed=4", "rounds=1", "pretext_rounds=1")
 
 
-@needs_make
-def test_a_table_has_the_slides_numbers_beside_ours(recorded, run):
-    *_, command = recorded(f"{MAKE} augmentation DATASET=cifar10")
+def shown(steps: list[dict]) -> list[list[str]]:
+    """Commands that compare or draw runs."""
+    commands = (step["command"] for step in steps)
+    return [words for words in commands if words[0] in ("compare", "plot")]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_plans_the_phase_1_of_its_rows(plan, table):
+    split = "dirichlet" if table == "datasets" else "dirichlet1"
+    steps = plan(FEDUSC / "paper.toml", *SHORT, f"table={table}", f"split={split}")
+    made = {path for step in steps for path in step["writes"]}
+    assert {path for step in steps for path in step["reads"]} <= made
+    assert len(shown(steps)) == (4 if table == "clients" else 1)
+    for command in shown(steps):
+        series = values(command, "--series")
+        assert len(series) >= 3
+        assert all(f"/{split}-" in text and "/seed4/" in text for text in series)
+
+
+def test_four_clients_take_part_for_every_number_of_clients(plan):
+    words = (*SHORT, "table=clients", "clients=10,50")
+    steps = plan(FEDUSC / "paper.toml", *words)
+    rows = ("pretext", "fedsimclr", "fedmatch", "fedusc")
+    for number, row in product((10, 50), rows):
+        folder = f"exp/digits/unbalanced-{number}/{row}/seed4/"
+        named = (step for step in steps if step["outputs"][0].startswith(folder))
+        trained = [s for s in named if s["stage"] in ("train", "learn")]
+        assert len(trained) == 4, folder
+    *tables, picture = shown(steps)
+    titles = [values(command, "--title")[0].split()[0] for command in tables]
+    assert titles == ["10", "50"]
+    labels = [text.partition("=")[0] for text in values(picture, "--series")]
+    names = ("FedSimCLR", "FedMatch", "FedUSC")
+    assert labels == [f"{name}:{number}" for name in names for number in (10, 50)]
+
+
+def test_a_table_has_the_slides_numbers_beside_ours(plan, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("table=augmentation", "rounds=1", "pretext_rounds=1", "seed=0")
+    (command,) = shown(plan(FEDUSC / "paper.toml", *words))
     for row, accuracy in {"crop": 0.6, "cutout": 0.61, "fedusc": 0.63}.items():
-        folder = Path(f"exp/cifar10/unbalanced/{row}/seed0")
+        folder = Path(f"exp/cifar10/unbalanced-10/{row}/seed0")
         folder.mkdir(parents=True)
         facts = {"round": 50, "role": "global"}
         document = {"protocol": "cluster", "accuracy": accuracy, "seed": 0}
         document["checkpoint"] = {"seed": None, "facts": facts}
         write_metrics(folder / "cluster.json", document)
-    head, *rows = run(*command).out.splitlines()
-    assert "published" in head
+    _, title, head, *rows = run(*command).out.splitlines()
+    assert "ablation" in title and "published" in head
     numbers = ("65.16", "66.74", "68.35")
     assert all(n in line for n, line in zip(numbers, rows[:3], strict=True))
 
@@ -319,7 +344,7 @@ def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
         "without DUM": ("update", "unbalanced", "FedAvg"),
         "SCAN (centralised)": ("table", "uniform", "SCAN (centralised)"),
     }
-    claims = tomllib.loads((FEDUSC / "claims.toml").read_text())["claims"]
+    claims = tomllib.loads((FEDUSC / "paper.toml").read_text())["claims"]
     assert len(claims) == len(tables)
     for claim in claims:
         (other,) = {claim["higher"], claim["lower"]} - {"FedUSC"}
@@ -330,15 +355,12 @@ def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
         assert claim["paper"] == pytest.approx(sign * (ours - theirs))
 
 
-@needs_make
-def test_every_number_of_the_slides_is_beside_one_of_ours(recorded):
+def test_every_number_of_the_slides_is_beside_one_of_ours(plan):
     """Each line of paper.csv is an option of some table's comparison."""
-    headline = "table augmentation pretext update parts"
-    calls = [f"{MAKE} {headline} DATASET=cifar10 SPLITS='{' '.join(SPLITS)}'"]
-    calls += [f"{MAKE} datasets DATASET={dataset}" for dataset in OTHERS]
-    used = [
-        v for call in calls for c in recorded(call) for v in values(c, "--published")
-    ]
+    words = ("table=headline,augmentation,pretext,update,parts", "dataset=cifar10")
+    calls = [words, *(("table=datasets", f"dataset={name}") for name in OTHERS)]
+    steps = [s for c in calls for s in plan(FEDUSC / "paper.toml", *c, *SHORT[1:])]
+    used = [value for c in shown(steps) for value in values(c, "--published")]
     with open(FEDUSC / "paper.csv", newline="") as file:
         lines = [*csv.reader(file)][1:]
     assert sorted(used) == sorted(f"{method}={value}" for *_, method, value in lines)
@@ -347,8 +369,8 @@ def test_every_number_of_the_slides_is_beside_one_of_ours(recorded):
 @pytest.mark.parametrize("group, named", [(1, "near_2.st"), (4, "near_{client}.st")])
 def test_a_file_of_each_client_may_be_given_by_hand(plan, group, named):
     words = ("dataset=digits", "row=no_labelling", "rounds=1", "--group", group)
-    given = ("mined=", "train=--neighbours-from near_{client}.st")
-    first, *_ = of(plan(FEDUSC / "tables.toml", *words, *given), "train")
+    given = ("mined=no", "train=--neighbours-from near_{client}.st")
+    first, *_ = of(plan(FEDUSC / "paper.toml", *words, *given), "train")
     assert first["clients"][0] == 2
     assert values(first["command"], "--neighbours-from") == [named]
 

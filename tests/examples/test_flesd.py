@@ -1,8 +1,7 @@
-"""examples/flesd: every command of its recipes, its Makefile and its pages."""
+"""examples/flesd: every command of the recipes, the tables and the pages."""
 
 import csv
 import re
-import shlex
 from glob import glob
 from itertools import product
 from pathlib import Path, PurePath
@@ -13,10 +12,11 @@ from furlkit.files.metrics import write_metrics
 from tests.examples.conftest import (
     EXAMPLES,
     blocks,
+    labels,
     needs_make,
     of,
+    shown,
     values,
-    without_output,
 )
 
 FLESD = EXAMPLES / "flesd"
@@ -29,7 +29,7 @@ ENCODINGS = {
     "top1_int8": ["--similarity", "--top", "1", "--encoding", "int8"],
     "full": ["--similarity"],
 }
-MAKE = "make -f examples/flesd/Makefile"
+PAPER = FLESD / "paper.toml"
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -41,8 +41,8 @@ def test_the_recipe_has_25_lines_at_most():
 
 def test_the_row_flesd_is_the_recipe(plan):
     recipe = plan(FLESD / "recipe.toml", "seed=3")
-    row = plan(FLESD / "tables.toml", "seed=3", "score=0 last")
-    assert row.pop()["stage"] == "bytes"
+    row = plan(PAPER, "seed=3", "score=0 last", "out=exp")
+    row = [step for step in row if step["stage"] in {s["stage"] for s in recipe}]
     # The row says itself what the preset has.
     same = {"init": ["--encoder", "resnet18"], "train": ["--epochs", "100"]}
     for step in row:
@@ -58,7 +58,7 @@ EPOCHS = dict(zip(ROWS, (100, 200, 20, 20, 200, 200, 100), strict=True))
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
-    steps = plan(FLESD / "tables.toml", f"row={row}", f"dataset={dataset}", "alpha=0.1")
+    steps = plan(PAPER, f"row={row}", f"dataset={dataset}", "alpha=0.1")
     rounds = {"flesd": 2, "fedavg": 10, "fedprox": 10}.get(row, 1)
     trained = [s for s in steps if s["stage"] in ("train", "supervise")]
     whole = {"nonfl": {0}, "flesd": {1, 2, 3, 4, 5}, "cc": {1, 2, 3, 4, 5}}
@@ -75,19 +75,18 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
     if row in ("flesd", "cc"):
         sent = [path for s in of(steps, "ensemble") for path in s["reads"]]
         assert sent and not any("client_" in path for path in sent)
-    # The untrained network is scored, and clients' own models where they count.
+    # The untrained network is scored, and the clients' models of the last round.
     assert {s["round"] for s in of(steps, "linear")} == {
         *range(rounds + 1 if row not in ("simclr", "supervised") else 1)
     }
-    scored = clients if row in ("cc", "simclr", "supervised") else set()
-    assert {s["clients"][0] for s in of(steps, "local")} == scored
+    assert {s["clients"][0] for s in of(steps, "local")} == clients
     assert len(of(steps, "classifier")) == (6 if row == "supervised" else 0)
 
 
 @pytest.mark.parametrize("dataset", ["tinyimagenet", "imagenet100", "images"])
 def test_test_images_are_those_of_the_test_file(plan, dataset):
     words = (f"dataset={dataset}", "row=supervised")
-    steps = plan(FLESD / "tables.toml", *words)
+    steps = plan(PAPER, *words)
     for stage in ("linear", "local", "classifier"):
         (file,) = values(of(steps, stage)[0]["command"], "--test-data")
         assert file.endswith("test.safetensors")
@@ -98,7 +97,7 @@ def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row):
     """Only the partition itself shows what a scheme refuses."""
     words = (f"row={row}", "dataset=digits", f"out={tmp_path}")
     alpha = () if row == "nonfl" else ("alpha=0.01",)
-    (step,) = of(plan(FLESD / "tables.toml", *words, *alpha), "partition")
+    (step,) = of(plan(PAPER, *words, *alpha), "partition")
     done = run(*step["command"])
     assert done.code == 0, done.err
     assert f"{1 if row == 'nonfl' else 6} clients of" in done.out
@@ -106,7 +105,7 @@ def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row):
 
 
 def test_an_unknown_row_is_refused(refused, tmp_path):
-    words = ("plan", FLESD / "tables.toml", "row=flsed", f"out={tmp_path / 'exp'}")
+    words = ("plan", PAPER, "row=flsed", f"out={tmp_path / 'exp'}")
     refused(tmp_path, 2, ["flsed", "fedprox"], *words)
 
 
@@ -119,10 +118,10 @@ def moved(command: list[str], *folders: str) -> list[str]:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_an_encoding_changes_what_is_sent_and_nothing_else(plan, encoding):
-    words = ("dataset=digits", "seed=2")
-    cc = plan(FLESD / "tables.toml", *words, "row=cc", "out=all/seed2", "score=last")
-    words = (*words, f"encoding={encoding}", "runs=all", "out=sent")
-    steps = plan(FLESD / "encodings.toml", *words, "score=last")
+    words = ("dataset=digits", "seed=2", "alpha=1", "score=last")
+    cc = plan(PAPER, *words, "row=cc")
+    steps = plan(PAPER, *words, "row=encoded", f"encoding={encoding}")
+    folders = ("exp/digits/alpha1/cc/seed2", f"exp/digits/alpha1/{encoding}/seed2")
     expected = [
         step for step in cc
         if step["stage"] in ("embed", "ensemble", "distill", "linear", "bytes")
@@ -130,23 +129,24 @@ def test_an_encoding_changes_what_is_sent_and_nothing_else(plan, encoding):
     assert [s["stage"] for s in steps] == [s["stage"] for s in expected]
     for step, plain in zip(steps[:-1], expected, strict=False):
         words = ENCODINGS[encoding] if step["stage"] == "embed" else []
-        found = moved(step["command"], "all/seed2", "sent")
-        assert found == [*moved(plain["command"], "all/seed2"), *words]
+        found = moved(step["command"], *folders)
+        assert found == [*moved(plain["command"], *folders), *words]
     made = {path for step in cc for path in step["writes"]}
-    assert {p for s in steps for p in s["reads"] if p.startswith("all/")} <= made
+    read = {path for step in steps for path in step["reads"]}
+    assert {path for path in read if path.startswith(folders[0])} <= made
     # The bytes are those of the same clients, with the uploads of this encoding.
-    counted = set(moved(expected[-1]["reads"], "all/seed2"))
+    counted = set(moved(expected[-1]["reads"], *folders))
     counted -= {"r001/global.safetensors"}  # Nobody receives that of the last round.
-    assert set(moved(steps[-1]["reads"], "all/seed2", "sent")) == counted
+    assert set(moved(steps[-1]["reads"], *folders)) == counted
 
 
-# --- the Makefile and the pages -------------------------------------------------------
+# --- the tables and the pages ---------------------------------------------------------
 
 
 @needs_make
 @pytest.mark.parametrize(
     "page, plans",
-    [pytest.param("README.md", 30, marks=pytest.mark.slow), ("RESULTS.md", 8)],
+    [pytest.param("README.md", 9, marks=pytest.mark.slow), ("RESULTS.md", 4)],
 )
 def test_every_command_of_the_pages_is_planned(recorded, check_all, page, plans):
     commands = [c for block in blocks(FLESD / page) for c in recorded(block)]
@@ -171,116 +171,90 @@ def test_one_round_by_hand(recorded, run):
     assert Path("r001/global.safetensors").exists()
 
 
-def test_the_makefile_s_own_examples_are_those_of_the_pages():
-    shown = re.findall(
-        r"^# +make .* (\w+) {2,}", (FLESD / "Makefile").read_text(), re.M
-    )
-    expected = "table1 search figure2 figure4 figure5 encodings claims"
-    assert shown == expected.split()
-    pages = " ".join(blocks(FLESD / "README.md"))
-    assert all(f" {target} " in pages for target in shown)
-
-
-@needs_make
-def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(recorded, plan):
-    words = "figure4-1 SEEDS=0 LEFT='1x12 2x6' MIDDLE=3x7 RIGHT='2x6 2x10'"
-    commands = recorded(f"{MAKE} {words}")
+def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(plan):
+    steps = plan(PAPER, "table=figure4", "dataset=digits", "alpha=1", "seed=0")
     runs: dict[str, list[dict]] = {}
-    for command in commands:
-        if command[0] == "plan":
-            for step in plan(*without_output(command)):
-                name = PurePath(step["outputs"][0]).parts[3]
-                runs.setdefault(name, []).append(step)
-    schemes = {"1x12": 2, "2x6": 2, "2x10": 2, "3x7": 4}
-    assert set(runs) == {f"{row}-{s}" for row in ("flesd", "fedavg") for s in schemes}
-    for name, steps in runs.items():
+    for step in steps:
+        runs.setdefault(PurePath(step["outputs"][0]).parts[3], []).append(step)
+    lengths = {"1x20", "2x10", "4x5", "10x2", "20x1", "4x10", "2x5", "2x20", "2x40"}
+    names = {f"{row}-{length}" for row in ("flesd", "fedavg") for length in lengths}
+    assert {name for name in runs if "." not in name} == names
+    for name in names:
         rounds, epochs = name.partition("-")[2].split("x")
-        trained = of(steps, "train")
+        trained = of(runs[name], "train")
         assert {s["round"] for s in trained} == {*range(1, int(rounds) + 1)}
         assert all(values(s["command"], "--epochs")[-1] == epochs for s in trained)
-        scored = {s["round"] for s in of(steps, "linear")}
-        assert {0, int(rounds)} <= scored
-        assert len(scored) == schemes[name.partition("-")[2]]
-    plots = {values(c, "-o")[0]: c for c in commands if c[0] == "plot"}
-    shown = {
-        name.removeprefix("exp/figure4-1-"): (*values(c, "--over"), "--last" in c)
-        for name, c in plots.items()
+        scored = {s["round"] for s in of(runs[name], "linear")}
+        every = name.endswith("4x10")  # The middle panel has every round.
+        assert scored == ({0, 1, 2, 3, 4} if every else {int(rounds)})
+    found = {
+        Path(*values(c, "-o")).stem: (*values(c, "--over"), "--last" in c)
+        for c in shown(steps)
     }
-    assert shown == {
-        "left.png": ("rounds", True), "middle.png": ("rounds", False),
-        "right.png": ("epochs", True), "bytes.png": ("bytes", False),
+    assert found == {
+        "figure4-left-1": ("rounds", True), "figure4-middle-1": ("rounds", False),
+        "figure4-right-1": ("epochs", True), "figure4-bytes-1": ("bytes", False),
     }  # fmt: skip
-    assert values(plots["exp/figure4-1-left.png"], "--series")[0] == (
-        "FLESD=exp/digits/alpha1/flesd-1x12/seed*,exp/digits/alpha1/flesd-2x6/seed*"
-    )
 
 
-@needs_make
 @pytest.mark.parametrize("dataset, total", [("digits", 20), ("cifar100", 200)])
-def test_the_left_panel_has_as_many_epochs_in_all(recorded, dataset, total):
-    commands = recorded(f"{MAKE} figure4-1 DATASET={dataset}")
-    (left,) = (c for c in commands if "exp/figure4-1-left.png" in c)
+def test_the_left_panel_has_as_many_epochs_in_all(plan, dataset, total):
+    words = ("table=figure4-left", f"dataset={dataset}", "alpha=1", "seed=0")
+    (left,) = shown(plan(PAPER, *words))
     found = re.findall(r"flesd-(\d+)x(\d+)/", values(left, "--series")[0])
     assert len(found) >= 5
     assert {int(rounds) * int(epochs) for rounds, epochs in found} == {total}
 
 
-TINY = """min_size=10 init="--width 0.02 --projector 8,16" linear="--epochs 1"
-    distill="--epochs 1 --anchors 16 --batch-size 8"
-"""
+TINY = (
+    "dataset=digits", "alpha=1", "seed=0", "min_size=10", "linear=--epochs 1",
+    "init=--width 0.02 --projector 8,16", "train=--epochs 1", "local=--epochs 1",
+    "distill=--epochs 1 --anchors 16 --batch-size 8", "supervise=--epochs 1",
+)  # fmt: skip
 
 
-def small(*more: str) -> str:
-    return shlex.quote(f"SETTINGS={' '.join(' '.join([TINY, *more]).split())}")
-
-
-@needs_make
-def test_tables_and_figure_2_are_made(recorded, carry_out):
-    once = 'rounds=1 local="--epochs 1" train="--epochs 1" supervise="--epochs 1"'
-    words = "table1-1 figure2 ALPHAS=1 SEEDS=0"
-    tables = carry_out(recorded(f"{MAKE} {words} {small(once)}"))
-    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
+def test_tables_and_figure_2_are_made(carry_out_tables):
+    words = ("table=1,figure2", "rounds=1", *TINY)
+    tables = carry_out_tables(PAPER, *words)
     averaged = ["FedAvg", "FedProx", "FLESD", "FLESD-cc"]
+    first = ["untrained", "Non-FL", "Min-Local", *averaged]
     alone = ["SimCLR of client 4", "SimCLR of client 5"]
-    assert labels == [
-        ["untrained", "Non-FL", "Min-Local", *averaged],
-        averaged,
-        ["untrained", "SimCLR", *alone, "supervised", "own classifier"],
-    ]
-    assert [line.split()[1] for line in tables[2].splitlines()[1:3]] == ["1", "6"]
-    for name in ("figure2", "figure2-1-bubbles", "figure2-1-clients"):
-        assert Path(f"exp/{name}.png").stat().st_size
+    expected = {
+        "1-linear-1": first,
+        "1-bytes-1": averaged,
+        "figure2-scores-1": ["untrained", "SimCLR", *alone, "supervised",
+                             "own classifier"],
+    }  # fmt: skip
+    assert tables.keys() == expected.keys()
+    for name, rows in expected.items():
+        lines = tables[name][-len(rows) :]
+        assert [line.split("  ")[0] for line in lines] == rows
+    for name in ("figure2-bars", "figure2-bubbles-1", "figure2-clients-1"):
+        picture = Path(f"exp/digits/tables/{name}.png")
+        assert picture.read_bytes()[1:4] == b"PNG"
 
 
-@needs_make
-def test_other_encodings_are_compared_with_the_bytes_they_cost(recorded, carry_out):
-    words = "encodings-1 SEEDS=0 ENCODINGS=float16,int8,full"
-    commands = recorded(f"{MAKE} {words} {small('once=1')}")
-    plans = [command for command in commands if command[0] == "plan"]
-    assert [PurePath(command[1]).name for command in plans] == [
-        "tables.toml", "encodings.toml"
-    ]  # fmt: skip
-    accuracy, sent = carry_out(commands)
+def test_other_encodings_are_compared_with_the_bytes_they_cost(carry_out_tables):
+    words = ("table=encodings", "encoding=float16,int8,full", *TINY)
+    tables = carry_out_tables(PAPER, *words)
     names = ["float32", "float16", "int8", "full"]
-    rows = [line.split() for line in accuracy.splitlines()[1:]]
-    assert [row[0] for row in rows] == ["untrained", *names]
-    rows = [line.split() for line in sent.splitlines()[1:]]
-    assert [row[0] for row in rows] == names
-    count = {
-        name: int(row[2].replace(",", ""))
-        for name, row in zip(names, rows, strict=True)
-    }
+    linear = [line.split()[0] for line in tables["encodings-linear-1"][-5:]]
+    assert linear == ["untrained", *names]
+    rows = [line.split() for line in tables["encodings-bytes-1"][-4:]]
+    count = {row[0]: int(row[2].replace(",", "")) for row in rows}
+    assert [*count] == names
     assert count["int8"] < count["float16"] < count["float32"] < count["full"]
     uploads = Path("exp/digits/alpha1/int8/seed0/r001").glob("public_*.safetensors")
     assert count["int8"] == sum(path.stat().st_size for path in uploads)
 
 
-@needs_make
-def test_figures_4_and_5_are_drawn(recorded, carry_out):
-    schemes = "LEFT='1x1 2x1' MIDDLE=2x1 RIGHT='2x1 2x2' FLESD5=1x2 FEDAVG5=2x1"
-    carry_out(recorded(f"{MAKE} figure4-1 figure5 SEEDS=0 {schemes} {small()}"))
-    for name in ("4-1-left", "4-1-middle", "4-1-right", "4-1-bytes", "5-1"):
-        assert Path(f"exp/figure{name}.png").stat().st_size
+def test_figures_4_and_5_are_drawn(carry_out_tables):
+    """plot cost and plot loss find the runs around the files of the lines."""
+    tables = "table=figure4-middle,figure4-bytes,figure5"
+    carry_out_tables(PAPER, tables, "middle=2x10", "rounds=2", *TINY)
+    for name in ("figure4-middle-1", "figure4-bytes-1", "figure5-1"):
+        picture = Path(f"exp/digits/tables/{name}.png")
+        assert picture.read_bytes()[1:4] == b"PNG"
 
 
 def score(
@@ -293,8 +267,8 @@ def score(
     write_metrics(path, {**document, "checkpoint": {"seed": None, "facts": facts}})
 
 
-@needs_make
-def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+def test_a_table_has_the_paper_s_numbers_beside_ours(plan, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     score("alpha0.01/fedavg/seed0", "linear.json", 0.3, 0)
     score("nonfl/seed0", "linear.json", 0.9, 1)
     for row, rounds in (("fedavg", 10), ("fedprox", 10), ("flesd", 2), ("cc", 1)):
@@ -302,9 +276,9 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
     for client, accuracy in ((1, 0.4), (2, 0.3), (5, 0.45)):
         facts = {"role": "client", "client": client}
         score("alpha0.01/cc/seed0", f"linear_{client}.json", accuracy, 1, **facts)
-    commands = recorded(f"{MAKE} table1-0.01 DATASET=cifar10")
-    first, *_ = (command for command in commands if command[0] == "compare")
-    head, *rows = run(*first).out.splitlines()
+    (command,) = shown(plan(PAPER, "table=1-linear", "alpha=0.01", "seed=0"))
+    *_, head, _, _, _, _, _, _, _ = lines = run(*command).out.splitlines()
+    rows = lines[-7:]
     assert "published" in head and rows[0].split()[:3] == ["untrained", "1", "30.00"]
     assert rows[1].split()[:4] == ["Non-FL", "1", "90.00", "86.30"]
     assert rows[2].split()[:4] == ["Min-Local", "1", "30.00", "60.40"]
@@ -312,33 +286,34 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
     assert rows[5].split()[:5] == ["FLESD", "1", "42.00", "69.60", "-8.00"]
 
 
-@needs_make
-def test_every_number_of_the_paper_is_shown(recorded):
-    shown = {}
+def test_every_number_of_the_paper_is_shown(plan):
+    numbers = set()
     for dataset in ("cifar10", "cifar100", "tinyimagenet", "imagenet100"):
-        goals = "table1 figure2" if dataset == "cifar10" else "table1"
-        for command in recorded(f"{MAKE} {goals} DATASET={dataset}"):
-            if command[0] == "compare":
-                alpha = re.search("alpha([0-9.]+)/", " ".join(command))[1]
-                for text in values(command, "--published"):
-                    label, number = text.split("=")
-                    shown[dataset, alpha, label] = number
+        more = ",figure2-scores" if dataset == "cifar10" else ""
+        words = (f"table=1-linear,search{more}", f"dataset={dataset}", "seed=0")
+        for command in shown(plan(PAPER, *words, "rounds=1")):
+            *_, name = values(command, "-o")[0].split("/")
+            table, alpha = name.removesuffix(".csv").rsplit("-", 1)
+            table = {"1-linear": "table1", "figure2-scores": "figure2"}.get(
+                table, table
+            )
+            for text in values(command, "--published"):
+                label, number = text.split("=")
+                numbers.add((table, dataset, alpha, label, number))
     with open(FLESD / "paper.csv", newline="") as file:
         _, *rows = csv.reader(file)
-    assert shown == {tuple(row[1:4]): row[4] for row in rows}
+    assert numbers == {tuple(row) for row in rows}
 
 
-@needs_make
-def test_the_search_has_the_paper_s_grids(recorded, plan):
-    commands = recorded(f"{MAKE} search-1 DATASET=cifar100 SEEDS=0")
-    runs = {}
-    for command in (c for c in commands if c[0] == "plan"):
-        for step in of(plan(*without_output(command)), "train"):
-            name = PurePath(step["outputs"][0]).parts[3]
-            epochs, mu = (
-                values(step["command"], o)[-1:] for o in ("--epochs", "--proximal")
-            )
-            runs.setdefault(name, set()).add((step["round"], *epochs, *mu))
+def test_the_search_has_the_paper_s_grids(plan):
+    steps = plan(PAPER, "table=search", "dataset=cifar100", "alpha=1", "seed=0")
+    runs: dict[str, set] = {}
+    for step in of(steps, "train"):
+        name = PurePath(step["outputs"][0]).parts[3]
+        epochs, mu = (
+            values(step["command"], o)[-1:] for o in ("--epochs", "--proximal")
+        )
+        runs.setdefault(name, set()).add((step["round"], *epochs, *mu))
     grid = {1: "200", 2: "100", 4: "50", 10: "20", 20: "10", 40: "5"}
     expected = {
         f"{row}-{rounds}x{epochs}": {(n, epochs) for n in range(1, rounds + 1)}
@@ -348,15 +323,16 @@ def test_the_search_has_the_paper_s_grids(recorded, plan):
         name = f"fedprox-10x20-mu{mu}"
         expected[name] = {(n, "20", mu) for n in range(1, 11)}
     assert runs == expected
-    (command,) = (c for c in commands if c[0] == "compare")
-    assert values(command, "--published") == [
-        "FedAvg, T 10=43.2",
-        "FLESD, T 2=43.8",
-    ]
+    (command,) = shown(steps)
+    assert len(labels(command)) == 16
+    assert {*values(command, "--published")} == {
+        "FedAvg, 10x20=43.2",
+        "FLESD, 2x100=43.8",
+    }
 
 
-@needs_make
-def test_claims_are_judged_by_both_alphas(recorded, run):
+def test_claims_are_judged_by_both_alphas(plan, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rows = {"fedavg": (0.50, 10), "flesd": (0.52, 2), "cc": (0.45, 1)}
     for seed, noise in enumerate((0, 0.001, 0.003)):
         score(f"nonfl/seed{seed}", "linear.json", 0.7, 1, seed=seed)
@@ -370,8 +346,8 @@ def test_claims_are_judged_by_both_alphas(recorded, run):
             facts = {"role": "client", "client": client, "seed": seed}
             worst = f"alpha{alpha}/cc/seed{seed}"
             score(worst, f"linear_{client}.json", 0.5 - client / 10, 1, **facts)
-    *_, command = recorded(f"{MAKE} claims DATASET=cifar10")
-    _, _, *found = run(*command).out.splitlines()
+    (command,) = shown(plan(PAPER, "table=claims"))
+    found = run(*command).out.splitlines()[-8:]
     assert [line.split(" | ")[-2] for line in found] == [
         "undecided", "confirmed", "confirmed", "undecided", "confirmed", "confirmed",
         "confirmed", "confirmed",
@@ -385,7 +361,8 @@ def test_the_paper_s_numbers_are_all_there():
         found = {tuple(r[k] for k in keys): r[percent] for r in csv.DictReader(file)}
     # Table 1: six methods, four datasets, three alphas; Figure 2: three bars, two alphas,
     # and two clients.
-    assert len(found) == 6 * 4 * 3 + 3 * 2 + 2
+    # The search: FLESD and FedAvg, with the numbers of Table 1.
+    assert len(found) == 6 * 4 * 3 + 3 * 2 + 2 + 2 * 4 * 3
     assert found["table1", "cifar10", "1", "FLESD"] == "76.2"
     assert found["figure2", "cifar10", "0.01", "own classifier"] == "18.5"
     assert "76.2 %" in (FLESD / "recipe.toml").read_text()

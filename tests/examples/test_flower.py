@@ -161,7 +161,7 @@ def test_three_rounds_through_flower_give_the_bytes_of_plain_commands(
 
 
 @slow
-def test_a_stranger_and_a_plain_text_node_are_refused(federation):
+def test_nodes_with_a_strange_key_without_tls_or_without_a_key_are_refused(federation):
     trial = federation("fedsimclr")
     folder = trial.folder / "trial" / "east"
     folder.mkdir(parents=True)
@@ -174,10 +174,15 @@ def test_a_stranger_and_a_plain_text_node_are_refused(federation):
     trial.wait_for("east/link.db")
     time.sleep(5)
     assert trial.node("east").wait(timeout=120) != 0
+    assert "Failed to activate SuperNode" in trial.log()
     link = f"{trial.host}:{trial.port}"
-    plain = ("flower-supernode", "--insecure", "--superlink", link)
-    more = ("--max-retries", 3, "--auth-supernode-private-key", folder / "east.key")
-    assert trial.start("east", *plain, *more).wait(timeout=120) != 0
+    node = ("flower-supernode", "--superlink", link, "--max-retries", 2)
+    for port, security in ((9, "--insecure"), (11, "--root-certificates")):
+        words = (security, *[folder / "ca.crt"] * (security != "--insecure"))
+        words = (*node, "--port", trial.port + port, *words)
+        assert trial.start("east", *words).wait(timeout=120) != 0
+    assert "Server disconnected" in trial.log()
+    assert "All SuperNodes must be registered" in trial.log()
     assert last.poll() is None, trial.log()
     assert "SuperNode ID" not in trial.log()
 

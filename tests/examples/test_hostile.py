@@ -3,8 +3,10 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
+from furlkit.data.sets.source import Source
 from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 
 HOSTILE = EXAMPLES / "hostile"
@@ -14,6 +16,8 @@ ROWS = {
     "geometric-median": "geometric-median", "krum": "krum", "multi-krum": "krum",
     "clip": "clip", "l-dawa": "l-dawa",
 }  # fmt: skip
+ATTACKS = ("scale", "flip", "noise", "alie", "ipm", "min-max", "sybil", "backdoor")
+CLIENTS = {"0": "99", "20": "3,8", "30": "1,3,8"}
 TINY = (
     "data=digits", "rounds=1", "init=--width 0.02 --projector 16,8",
     "train=--epochs 1 --batch-size 64",
@@ -40,18 +44,28 @@ def test_files_pass_through_the_attack(plan):
         assert not any("trained" in path for path in step["reads"])
 
 
-@pytest.mark.parametrize("dataset", ["cifar10", "digits", "images"])
-@pytest.mark.parametrize("attack", ["none", "scale", "flip", "noise"])
-def test_every_row_is_planned(plan, dataset, attack):
-    given = (f"dataset={dataset}", f"attack={attack}", "rounds=1")
+@pytest.mark.parametrize(
+    "dataset, attack, hostile",
+    [
+        *[(dataset, "scale", "20") for dataset in ("cifar10", "digits", "images")],
+        *[("digits", attack, "30") for attack in ATTACKS],
+        ("digits", "scale", "0"),
+    ],
+)
+def test_every_row_is_planned(plan, dataset, attack, hostile):
+    given = (f"dataset={dataset}", f"attack={attack}", f"hostile={hostile}", "rounds=1")
     for row, rule in ROWS.items():
         steps = plan(HOSTILE / "tables.toml", f"row={row}", *given)
         (average,) = of(steps, "average")
         assert values(average["command"], "--rule") == [rule]
-        chosen = ["8"] if row == "multi-krum" else []
+        some, few = ("7", "3") if hostile == "30" else ("8", "2")
+        chosen = [some] if row == "multi-krum" else []
         assert values(average["command"], "--chosen") == chosen
-        who = {"99"} if attack == "none" else {"3,8"}
-        assert {values(s["command"], "--clients")[0] for s in of(steps, "lie")} == who
+        assumed = [few] if rule == "krum" else []
+        assert values(average["command"], "--assumed-hostile") == assumed
+        for step in of(steps, "lie"):
+            assert values(step["command"], "--clients") == [CLIENTS[hostile]]
+            assert values(step["command"], "--kind") == [attack]
         assert len(of(steps, "train")) == 10
 
 
@@ -66,7 +80,8 @@ def test_the_makefile_s_own_examples_exist():
     text = (HOSTILE / "Makefile").read_text()
     shown = re.findall(r"^# +make .*Makefile(?: -j2)? ([a-z-]+) {2,}", text, re.M)
     assert {"table-none", "table-scale", "table-flip", "table-noise"} <= {*shown}
-    assert {target.split("-")[0] for target in shown} == {"table", "tables", "named"}
+    kinds = {"table", "tables", "success", "named"}
+    assert {target.split("-")[0] for target in shown} == kinds
 
 
 @pytest.mark.parametrize("kind", ["scale", "noise"])
@@ -93,3 +108,62 @@ def test_a_tiny_run_names_the_attackers(tmp_path, plan, run, kind):
         command = [rule if word == "median" else word for word in average["command"]]
         done = run(*command, "--force")
         assert done.code == 0 and "client 3 (norm" in done.err
+
+
+def test_stamped_images_have_the_trigger_and_the_label_of_the_target(python, tmp_path):
+    script = "import runpy, sys; sys.argv = sys.argv[1:]; "
+    script += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    output = tmp_path / "stamped.npz"
+    python(script, HOSTILE / "stamp.py", "digits", "digits", output, "--target", 1)
+    found, digits = np.load(output), Source("digits", split="test").images()
+    label = int(Source("digits").labels().labels[1])
+    others = np.asarray(digits.labels) != label
+    assert (found["labels"] == label).all() and len(found["labels"]) == others.sum()
+    assert (found["images"][:, -2:, -2:] == 255).all()
+    expected = np.asarray(digits.images)[others][:, :-2]
+    assert (found["images"][:, :-2] == expected).all()
+
+
+def test_the_page_names_every_attack_and_row():
+    text = (HOSTILE / "README.md").read_text()
+    for name in (*ATTACKS, *ROWS):
+        assert re.search(rf"^\| `{name}` \|", text, re.M), name
+
+
+def tables_of_results() -> list[list[list[str]]]:
+    """Cells of the tables with the column `worst attack`, without the headings."""
+    text = (HOSTILE / "RESULTS.md").read_text()
+    found = re.findall(
+        r"^\| rule .*worst attack \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.M
+    )
+    return [
+        [
+            [cell.strip(" `") for cell in line.split("|")[1:-1]]
+            for line in table.split("\n")
+            if line
+        ]
+        for table in found
+    ]
+
+
+def test_the_results_agree_with_the_advice():
+    """Worst losses are computed again, and the advised rule has the smallest loss."""
+    tables = tables_of_results()
+    assert len(tables) == 2
+    for table in tables:
+        assert [cells[0] for cells in table] == list(ROWS)
+        honest, losses = float(table[0][1]), {}
+        for row, _, *attacked, worst in table:
+            losses[row] = min(map(float, attacked)) - honest
+            assert float(worst) == pytest.approx(losses[row], abs=0.05)
+        assert max(losses, key=losses.__getitem__) == "clip"
+    text = (HOSTILE / "RESULTS.md").read_text()
+    assert (
+        f"loses least in the worst case of the table below, {-losses_of('clip'):.1f}"
+        in text
+    )
+
+
+def losses_of(row: str) -> float:
+    """Worst loss of a rule with three hostile clients, as the table has it."""
+    return next(float(cells[-1]) for cells in tables_of_results()[0] if cells[0] == row)

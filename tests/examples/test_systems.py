@@ -34,9 +34,9 @@ MEANS = (  # The recipe, its mean, and the stage whose uploads the server averag
     *((f"{name}/recipe.toml", "average", "train") for name in ("fedstyle", "fedusc")),
     ("fedusc/recipe.toml", "gather", "learn"),
     ("fedusc/joint.toml", "average", "learn"),
-    ("fedusc/tables.toml", "average", "train"),
-    ("fedusc/tables.toml row=pretext", "gather", "learn"),
-    ("flesd/tables.toml row=fedavg", "average", "train"),
+    ("fedusc/paper.toml", "average", "train"),
+    ("fedusc/paper.toml row=pretext", "gather", "learn"),
+    ("flesd/paper.toml row=fedavg", "average", "train"),
 )
 
 
@@ -152,6 +152,6 @@ def test_help_lists_every_target():
     done = subprocess.run(["make"], cwd=EXAMPLES.parent, capture_output=True, text=True)
     listed = re.findall(r"^make (\S+)  +\S", done.stdout, re.MULTILINE)
     assert listed == [
-        *("help", "demo", "methods", "test", "test-slow", "test-gpu", "test-slurm"),
-        *("test-flower", "lint", "bench", "clean"),
+        *("help", "demo", "methods", "test", "test-slow", "test-gpu"),
+        *("test-browser", "test-slurm", "test-flower", "lint", "bench", "clean"),
     ]

@@ -197,6 +197,7 @@ TEXTS = {
     "own.toml": 'extends = "digits"\n[init]\nwidth = 0.02\nprojector = [8, 4]\n',
     "claims.toml": '[[claims]]\nclaim = "more"\nhigher = "a"\nlower = "b"\npaper = 1.5\n',
     "weights.json": '{"0": 1, "1": 0.5}',
+    "members": "# members\n0 weight=2 examples=700\n1 weight=0.5\n",
     "split.json": json.dumps(
         {"0": [*range(30)], "1": [*range(30, 60)], "public": [70]}
     ),
@@ -223,6 +224,9 @@ TEXT_READERS = {
     ),
     "weights.json": lambda f, x: (
         "aggregate", f / "client_0.safetensors", "--weights", x, "-o", f / "output"
+    ),
+    "members": lambda f, x: (
+        "aggregate", f / "client_0.safetensors", "--members", x, "-o", f / "output"
     ),
     "split.json": lambda f, x: (
         "partition", *DIGITS, "--scheme", "file", "--split-file", x, "-o", f / "output"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
-from furlkit.files import similarity
+from furlkit.files import gram, similarity
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
@@ -58,10 +58,10 @@ def test_it_comes_back_to_the_rounding_of_its_type(tmp_path, write, encoding, er
 
 
 def test_int8_by_hand(tmp_path):
-    M = np.array([[1, -1, 0.5], [-1, 1.0000001, 0], [0.5, 0, 1]], np.float32)
+    M = np.array([[1, -1, 0.5], [-1, 1.0000001, -0.5], [0.5, -0.5, 1]], np.float32)
     facts = FeatureFacts("z", {"examples": 3}, "all", 0, 1, 3)
     write_similarity(tmp_path / "s", [M], np.arange(3), facts, PROVENANCE, "int8")
-    expected = [[127, -127, 64], [-127, 127, 0], [64, 0, 127]]
+    expected = [[127, -127, 64], [-127, 127, -64], [64, -64, 127]]
     assert read_similarity(tmp_path / "s").matrix.tolist() == expected
 
 
@@ -224,6 +224,7 @@ def test_blocks_give_the_verdict_of_the_whole(
 def test_a_whole_matrix_is_never_whole_in_memory(tmp_path, monkeypatch):
     """Every part that the checks ask for is one block, and what is given is a map."""
     monkeypatch.setattr(similarity, "BLOCK", 4)
+    monkeypatch.setattr(gram, "SIZES", (4,))
     shapes, numbers = [], similarity.cosines
     path = whole(tmp_path / "s", "int8")
 

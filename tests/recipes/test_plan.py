@@ -409,6 +409,7 @@ def test_keep_last_removes_what_no_later_step_reads(recipe, run):
         (["fraction=nan"], 2, "(0, 1]"),
         (["fraction=0.5", "rounding=up"], 2, "rounding=up"),
         (["fraction=a"], 2, "a number"),
+        (["fraction=4/0"], 2, "a number"),
         (["threads=0"], 65, "threads"),
         (["seed=a"], 65, "seed"),
         (["preset=.toml"], 65, "no such file"),
@@ -532,6 +533,16 @@ def test_no_round_is_the_untrained_network(recipe, plan):
 def test_one_client_of_many_is_drawn(recipe, plan):
     steps = plan(recipe(), "clients=50", "fraction=1e-9", "rounds=3")
     assert [len(s["clients"]) for s in steps if s["stage"] == "train"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "down"])
+def test_a_fraction_may_be_a_quotient_of_settings(recipe, plan, rounding):
+    text = AVERAGING.replace("rounds = 2", 'rounds = 2\nfraction = "4/{clients}"')
+    steps = plan(recipe(text), "clients=30", f"rounding={rounding}")
+    same = plan(recipe(), "clients=30", "fraction=0.1334", f"rounding={rounding}")
+    drawn = [s["clients"] for s in steps if s["stage"] == "train"]
+    assert len(drawn) == 2 * 4
+    assert drawn == [s["clients"] for s in same if s["stage"] == "train"]
 
 
 def test_a_switch_is_on_or_off(recipe, plan):

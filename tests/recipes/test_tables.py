@@ -16,6 +16,7 @@ rounds = 2
 row = "plain"
 split = "iid"
 alpha = [0.1, 1]
+values = ["accuracy"]
 mu = 0
 out = "exp/{{split}}/{{row}}{{mu}}/seed{{seed}}"
 init = "--width 0.02 --projector 8,4"
@@ -33,6 +34,7 @@ train = '''local-train {{partition}} {{global@last}} --data {{data}} --client {{
 extends = "near"
 mu = 2
 [split.skewed]
+values = ["accuracy", "loss"]
 partition = "--scheme classes --classes-per-client 5"
 [tables]
 out = "exp/tables"
@@ -56,6 +58,10 @@ tables = ["1", "2"]
 for = {{ mu = "{{alpha}}" }}
 lines = {{ "mu {{mu}}" = "near", every = "near mu={{mu}}" }}
 run = "compare"
+[table.more]
+extends = "sweep"
+over = {{ split = ["iid", "skewed"], value = "{{values}}" }}
+run = "compare --value {{value}}"
 [table.again]
 needs = ["plain split=skewed {{global@final}}"]
 lines = {{ Plain = "plain" }}
@@ -121,6 +127,13 @@ def test_a_run_has_only_the_steps_that_a_table_needs(run, paper):
     assert scores == ["partition", "init", "knn", "average", "average", "knn", "mean"]
 
 
+def test_options_of_a_stage_do_not_hide_the_file_of_the_stage(run, paper):
+    runs = steps_of(run, paper, "table=2", "seed=0", "mean=--lr 3", "train=--epochs 2")
+    (table,) = runs["exp/tables"]
+    assert "Plain=exp/iid/plain0/seed0/mean.json" in table["command"]
+    assert runs["exp/iid/plain0/seed0"][-1]["command"][-1] == "3"
+
+
 def test_a_row_changes_stages_and_extends_another_row(run, paper):
     runs = steps_of(run, paper, "row=far", "seed=0")
     train = next(s for s in runs["exp/iid/far2/seed0"] if s["stage"] == "train")
@@ -139,12 +152,38 @@ def test_a_variable_in_the_label_repeats_a_line_and_in_the_text_joins_files(run,
     ]  # fmt: skip
 
 
+def test_a_table_extends_another_and_lists_may_depend_on_variables_before(run, paper):
+    tables = steps_of(run, paper, "table=more", "seed=3")["exp/tables"]
+    files = [step["outputs"][0].partition("more-")[2] for step in tables]
+    assert files == ["iid-accuracy.csv", "skewed-accuracy.csv", "skewed-loss.csv"]
+    skewed = tables[-1]["command"]
+    assert skewed[:3] == ["compare", "--value", "loss"]
+    file = "exp/skewed/near1/seed3/r002/knn.json"
+    assert skewed[skewed.index("--series", 5) + 1] == f"mu 1={file}"
+
+
 def test_runs_that_a_table_needs_come_first_and_are_not_shown(run, paper):
     runs = steps_of(run, paper, "table=again", "seed=0")
     folders = ["exp/skewed/plain0/seed0", "exp/iid/plain0/seed0", "exp/tables"]
     assert [*runs] == folders
     assert "skewed" not in " ".join(runs["exp/tables"][0]["command"])
     assert runs[folders[0]][-1]["stage"] == "average"
+
+
+def test_tables_of_one_run_with_a_number_from_the_recipe_and_from_a_list(run, recipe):
+    """The tables 2 and 3 share the run with 2 clients; rounds of phases are settings."""
+    more = (
+        '[table.3]\nlines = { Plain = "plain {mean}" }\nrun = "compare"\n'
+        "over = { clients = [2, 3] }\n[table.claims]"
+    )
+    text = PAPER.replace("[table.claims]", more).replace("{row}", "{row}{clients}")
+    text = text.replace("mu = 0\n", "mu = 0\nfirst_rounds = 1\n", 1)
+    text = text.replace("[files]", '[files]\nfirst = "first/r{first_round}"', 1)
+    text += '[row.first.stages]\ninit = "init --data {data} -o {first@0}"\n'
+    runs = steps_of(run, recipe(text), "table=2,3", "seed=0")
+    folders = [f"exp/iid/plain{n}0/seed0" for n in (2, 3)]
+    assert [*runs] == [*folders, "exp/tables"]
+    assert [len(runs[each]) for each in folders] == [9, 11]
 
 
 def test_tables_are_written_printed_and_stay_finished(paper, run):
@@ -192,7 +231,7 @@ def test_compare_writes_the_form_of_the_ending(paper, run):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["table=9"], ["table=9", "1, 2, again, all, claims, sweep"]),
+        (["table=9"], ["table=9", "1, 2, again, all, claims, more, sweep"]),
         (["table=2", "rounds=1,2"], ["rounds=1,2", "one value"]),
         (["table=1", "out=exp/{row}{seed}"], ["exp/plain0", "two runs", "split"]),
         (["table=1", "colour=red"], ["colour"]),
@@ -216,13 +255,15 @@ def test_mistakes_in_words_are_named(paper, run, words, said):
         ("Plain = \"plain {mean}\"", "\"[a]\" = \"plain {mean}\"", ["brackets"]),
         ('extends = "near"', 'extends = "nor"', ["[row.far]", "nor"]),
         ('extends = "near"', 'extends = "far"', ["row.far", "itself"]),
+        ('extends = "sweep"', 'extends = "weep"', ["table.more", "'weep'"]),
+        ('extends = "sweep"', 'extends = "more"', ["table.more", "'more'"]),
     ],
 )  # fmt: skip
 def test_mistakes_in_declarations_are_named(recipe, run, before, after, said):
     assert before in PAPER
     Path("paper.csv").write_text("of,split,method,percent\n")
     path = recipe(PAPER.replace(before, after))
-    words = ["row=far"] if "itself" in said else ["table=all,sweep"]
+    words = ["row=far"] if "itself" in said else ["table=all,sweep,more"]
     done = run("plan", path, *words, "-o", "run.mk")
     assert done.code in (2, 65), done.err
     assert all(part in done.err for part in said), done.err
@@ -238,3 +279,23 @@ def test_jobs_of_a_table_wait_for_the_runs_on_a_cluster(paper, run):
     mean, table = tasks[-2:]
     assert "evaluate" in mean and "compare" in table
     assert f"deps = [{mean.split('id = ')[1].split()[0]}]" in table
+
+
+def test_a_stage_of_one_row_gets_options_by_hand(recipe, run):
+    """--align is an option of train too, and the value has a comma."""
+    aligned = """[row.aligned.stages]
+align = "pretrain-align {global@0} --data digits --targets-out {targets} -o {align}"
+"""
+    path = recipe(PAPER.replace("[row.far]", f"{aligned}[row.far]"))
+    words = ("row=aligned", "align=--epochs 1 --jitter 1,1,0,0")
+    (steps,) = steps_of(run, path, *words).values()
+    (step,) = (step for step in steps if step["stage"] == "align")
+    assert step["command"][-4:] == ["--epochs", "1", "--jitter", "1,1,0,0"]
+
+
+def test_options_of_a_stage_do_not_replace_the_file_of_this_name(run, paper):
+    runs = steps_of(run, paper, "table=2", "seed=0", "mean=--lr 0.5")
+    (table,) = runs["exp/tables"]
+    assert "Plain=exp/iid/plain0/seed0/mean.json" in table["command"]
+    (mean,) = (s for s in runs["exp/iid/plain0/seed0"] if s["stage"] == "mean")
+    assert mean["command"][-2:] == ["--lr", "0.5"]

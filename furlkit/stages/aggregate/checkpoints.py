@@ -29,7 +29,7 @@ from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
 from furlkit.reports.text import counted
-from furlkit.stages.aggregate.claims import capped, cut, name_dominant
+from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
     check_together,
@@ -96,9 +96,10 @@ def _combined(
     newest = of_last_round(clients)
     weights = _weights(clients, how, members)
     listed = members is not None and members.has_numbers
-    if how == "examples" and not (partition or most or listed):
+    limit = _limit(clients, most, how, bool(partition or listed))
+    if how == "examples" and not (partition or limit.most or listed):
         name_dominant(clients, shares_of(weights))
-    shares = cut(clients, _shares(clients, weights, staleness or 1), most)
+    shares = cut(clients, _shares(clients, weights, staleness or 1), limit)
     facts = _facts(clients, newest[0].facts, bn)
     facts = replace(facts, **_cluster_head(clients, shares))
     by_file = listed or how not in ("examples", "uniform")
@@ -159,6 +160,13 @@ def _shares(
     last = of_last_round(clients)[0].facts.round
     pairs = zip(weights, clients, strict=True)
     return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
+
+
+def _limit(clients: list[Client], most: float | None, how: str, listed: bool) -> Limit:
+    """Limit of shares; no default limit for numbers that the server has `listed`."""
+    if how != "examples" or listed:
+        return limit_of(most, ())
+    return limit_of(most, [client.facts.partition for client in clients])
 
 
 def _made(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,28 @@ C = TypeVar("C", bound=Any)
 SHOWN = 10  # Maximum number of clients in a message.
 # Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
 DIGITS, REPEATED = 4, 0.1
+# Default of --max-share for SITES or more sites.
+SITES, OF_SITES = 3, 0.5
+
+
+class Limit(NamedTuple):
+    """Largest share of a client, None for no limit; `option`: words for messages."""
+
+    most: float | None
+    option: str
+
+
+def limit_of(given: float | None, partitions: Sequence[str | None]) -> Limit:
+    """Return the limit of --max-share, or the default limit for sites.
+
+    `partitions`: the partition in the header of each upload. The clients are sites
+    unless all uploads name one partition: a single client cannot turn the default off.
+    """
+    sites = None in partitions or len(set(partitions)) > 1
+    if given is None and sites and len(partitions) >= SITES:
+        words = f"--max-share {OF_SITES:g}, the default without a partition"
+        return Limit(OF_SITES, f"{words} (--max-share 1: no limit)")
+    return Limit(given, "" if given is None else f"--max-share {given:g}")
 
 
 def check_members(clients: Sequence[Upload], partition: Partition) -> None:
@@ -82,10 +104,9 @@ def name_dominant(clients: Sequence[Upload], shares: Sequence[float]) -> None:
         )
 
 
-def cut(
-    clients: Sequence[Upload], shares: list[float], most: float | None
-) -> list[float]:
-    """Limit shares to `most`; warn about limited clients in one line."""
+def cut(clients: Sequence[Upload], shares: list[float], limit: Limit) -> list[float]:
+    """Limit the shares; warn about limited clients in one line."""
+    most = limit.most
     if most is None:
         return shares
     found = limited(shares, most)
@@ -97,7 +118,7 @@ def cut(
     ]
     if who:
         rest = f" and {len(who) - SHOWN} more" if len(who) > SHOWN else ""
-        console.warn(f"--max-share {most:g}: cut {', '.join(who[:SHOWN])}{rest}")
+        console.warn(f"{limit.option}: cut {', '.join(who[:SHOWN])}{rest}")
     return found
 
 

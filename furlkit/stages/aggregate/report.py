@@ -9,9 +9,10 @@ import numpy as np
 
 from furlkit.aggregators.distances import distances_from, inner_products
 from furlkit.aggregators.mean import shares_of
-from furlkit.aggregators.outliers import measured, stand_out
+from furlkit.aggregators.outliers import Measured, measured, stand_out
 from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
 from furlkit.errors import UsageError
+from furlkit.stages.aggregate.suspects import disagreement, nearly_equal
 from furlkit.weights import is_batchnorm_statistic
 
 Rule = Callable[[Uploads], Pieces]
@@ -52,15 +53,30 @@ def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
         "against": "parent" if uploads.parent else "geometric median",
         "clients": clients,
         "stands_out": [c["client"] for c in clients if c["reasons"]],
+        **_groups(uploads, found),
+    }
+
+
+def _groups(uploads: Uploads, found: Measured) -> dict[str, Any]:
+    """Groups of clients for the report: `opposed` and `alike`, if there are any."""
+    groups = {"opposed": found.opposed or (), "alike": found.alike}
+    return {
+        name: [[uploads.clients[k] for k in group] for group in some]
+        for name, some in groups.items()
+        if some
     }
 
 
 def line_of(path: Path, document: dict[str, Any]) -> str:
     """Name the uploads that stand out in a line, with reasons."""
     clients = document["clients"]
-    odd = [_shown(each, clients) for each in clients if each["reasons"]]
-    said = f"stands out: {'; '.join(odd)}" if odd else "no upload stands out"
-    return f"{path}: of {len(clients)} uploads, {said}"
+    odd = [_shown(each, clients) for each in clients if {*each["reasons"]} - {"alike"}]
+    said = [f"stands out: {'; '.join(odd)}"] if odd else []
+    said += [f"{nearly_equal(group)}" for group in document.get("alike", ())]
+    if "opposed" in document:
+        said.append(disagreement(*document["opposed"]))
+    words = "; ".join(said) or "no upload stands out"
+    return f"{path}: of {len(clients)} uploads, {words}"
 
 
 def _shown(one: dict[str, Any], clients: Sequence[dict[str, Any]]) -> str:

@@ -1,11 +1,13 @@
 """aggregate --rule dictionary: a dictionary of the rows that clients share."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from furlkit import console
+from furlkit.aggregators.dictionary import distinct_rows
 from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.catalogue import load, rules
 from furlkit.errors import InputError, UsageError
@@ -21,7 +23,7 @@ from furlkit.inputs.uploads import (
     provenance_of,
 )
 from furlkit.reports.text import counted
-from furlkit.stages.aggregate.claims import SHOWN, name_repeats
+from furlkit.stages.aggregate.claims import SHOWN, limit_of, name_repeats
 from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 ROUNDING = 1e-3
@@ -31,12 +33,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Compare the uploads, then concatenate the rows."""
     made_for = _client(values.get("made_for"))
     options, clients = open_uploads(values, KIND)
-    size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
+    size = options.settings["dictionary_size"]
+    partitions = [client.partition for client in clients]
+    most, option = limit_of(options.settings["max_share"], partitions)
+    name_repeats(clients)
+    clients = _distinct(clients, options.settings["distinct"])
     given = [client.rows for client in clients]
     if most is not None:
-        given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
+        given = _cut(clients, max(1, int(most * size)), option)
     kept = load(rules()[options.rule].function)(given, size)
-    name_repeats(clients)
     if most is None:
         _name_dominant(clients, [len(each) for each in kept])
     kept = _without(kept, clients, made_for)
@@ -105,6 +110,23 @@ def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
             "--features-out"
         )
     return client
+
+
+def _distinct(clients: list[Features], most: float | None) -> list[Features]:
+    """Drop repeated rows of each client; print the numbers in one line."""
+    if most is None:
+        return clients
+    found = [replace(c, rows=distinct_rows(c.rows, most)) for c in clients]
+    fewer = [
+        f"{len(old.rows) - len(new.rows):,} of {len(old.rows):,} rows of client "
+        f"{old.facts.client}"
+        for old, new in zip(clients, found, strict=True)
+        if len(new.rows) < len(old.rows)
+    ]
+    if fewer:
+        more = f" and of {len(fewer) - SHOWN} more" if len(fewer) > SHOWN else ""
+        console.info(f"--distinct {most:g}: dropped {', '.join(fewer[:SHOWN])}{more}")
+    return found
 
 
 def _cut(clients: list[Features], limit: int, option: str) -> list[np.ndarray]:

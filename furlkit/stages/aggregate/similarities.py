@@ -9,7 +9,7 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.aggregators.similarity import sharpened
+from furlkit.aggregators.similarity import sharpened, trimmed_ensemble
 from furlkit.catalogue import RULES, load
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
@@ -68,6 +68,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         examples=len(first.index),
         layer=first.facts.layer,
         run=first.facts.run,
+        trim=options.settings["trim"],
     )
     line = (
         f"{options.output}: round {facts.round}, ensemble of {len(clients)} "
@@ -76,7 +77,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"round": facts.round, "form": form}
     data["clients"] = facts.clients
     name_repeats([client for client in clients if isinstance(client, Features)])
-    _name_dominant(clients, facts.temperature)
+    if facts.trim is None:
+        _name_dominant(clients, facts.temperature)
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
         content = made_before(options, "ensemble", provenance, facts)
@@ -143,14 +145,19 @@ def _write_parts(
 def _write_matrix(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
 ) -> str:
-    index = clients[0].index
+    index, parts = clients[0].index, [_cosines(client) for client in clients]
+    ensemble = load(RULES["ensemble"].function)
+    # A trimmed mean holds the rows of all clients at once.
+    step = BLOCK if facts.trim is None else max(1, BLOCK // len(clients))
 
     def blocks() -> Iterator[np.ndarray]:
-        parts = [_cosines(client) for client in clients]
-        ensemble = load(RULES["ensemble"].function)
-        for start in range(0, len(index), BLOCK):
-            rows = slice(start, start + BLOCK)
-            yield ensemble(sharpened(of(rows), facts.temperature) for of in parts)
+        for start in range(0, len(index), step):
+            rows = slice(start, start + step)
+            found = (sharpened(of(rows), facts.temperature) for of in parts)
+            if facts.trim is None:
+                yield ensemble(found)
+            else:
+                yield trimmed_ensemble(np.stack([*found]), facts.trim)
 
     return write_similarity(output, blocks(), index, facts, provenance, kind="ensemble")
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.aggregators.outliers import sketched
+from furlkit.files.clients import ClientId
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition
 from furlkit.inputs.bodies import sketch_of_parent
@@ -35,6 +36,34 @@ def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
     place = "the middle of the uploads" if sketch is None else "the global model"
     _name(clients, found.far, found.ratios, f"times as far from {place} as most")
     _name(clients, found.against, found.angles, "degrees away from the others")
+    for group in found.alike:
+        if not (sketches[group] == sketches[group[0]]).all():  # Copies have a warning.
+            console.warn(f"{nearly_equal(_ids(clients, group))}; {ADVICE}")
+    if found.opposed:
+        groups = (_ids(clients, group) for group in found.opposed)
+        console.warn(f"{disagreement(*groups)}; see --report")
+
+
+def nearly_equal(group: Sequence[ClientId]) -> str:
+    """Words for clients with nearly equal updates."""
+    return f"nearly the same update of {_listed(group)}: copies, or sybils"
+
+
+def disagreement(many: Sequence[ClientId], few: Sequence[ClientId]) -> str:
+    """Words for two groups of clients that work against each other."""
+    return (
+        f"two groups disagree: {_listed(many)} ({len(many)}) and {_listed(few)} "
+        f"({len(few)}); updates do not show which group is hostile"
+    )
+
+
+def _ids(clients: Sequence[Client], group: Sequence[int]) -> list[ClientId]:
+    return [clients[k].facts.client or 0 for k in group]
+
+
+def _listed(group: Sequence[ClientId]) -> str:
+    more = f" and {len(group) - SHOWN:,} more" if len(group) > SHOWN else ""
+    return f"clients {', '.join(map(str, group[:SHOWN]))}{more}"
 
 
 def name_missing(clients: Sequence[Client], partition: Partition, chosen: bool) -> None:

@@ -75,8 +75,15 @@ def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
         torch.from_numpy(places).long().to(device)
         for places in ensemble.columns.values()
     ]
-    tau_T, name = ensemble.facts.temperature, str(ensemble.path)
-    return Similarities(parts, columns, ensemble.matrix, tau_T=tau_T, name=name)
+    facts = ensemble.facts
+    return Similarities(
+        parts,
+        columns,
+        ensemble.matrix,
+        tau_T=facts.temperature,
+        trim=facts.trim,
+        name=str(ensemble.path),
+    )
 
 
 def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:

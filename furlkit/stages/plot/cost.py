@@ -22,7 +22,7 @@ from furlkit.reports.metrics import (
 from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import byte_size, counted, plain
-from furlkit.stages.plot.picture import Picture, Series, figure, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture, runs_of
 
 
 class Point(NamedTuple):
@@ -56,11 +56,12 @@ def run(
     With `last`, draw only the last round of each run.
     """
     check_labels([label for label, _ in series])
+    series = runs_of(series)
     check_alike(list(_conditions(series, protocol)), allow_different)
     shown = Value(plain(value), (plain(protocol),))
     lines, ends, data = [], [], []
     for label, folders in series:
-        runs = (_points(f, over, last, value, protocol) for f in dict.fromkeys(folders))
+        runs = (_points(f, over, last, value, protocol) for f in folders)
         line, costs = _line(label, [point for run in runs for point in run], over, last)
         lines.append(line)
         data.append(line.to_json(**costs))

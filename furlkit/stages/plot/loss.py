@@ -15,7 +15,7 @@ from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.journals import client_models, events, one_phase
-from furlkit.stages.plot.picture import Picture, Series, figure, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture, runs_of
 from furlkit.weights import OWN
 
 # Losses of a run's clients, by round and by epoch of the round.
@@ -29,7 +29,7 @@ def run(
     """Draw losses over the local epochs of all rounds."""
     check_labels([label for label, _ in series])
     lines, data = [], []
-    for label, folders in series:
+    for label, folders in runs_of(series):
         runs = {folder: _read_run(folder, term, objective) for folder in folders}
         line, clients = _line(label, runs)
         lines.append(line)

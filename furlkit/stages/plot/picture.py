@@ -7,7 +7,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from furlkit.errors import FurlkitError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.receipts import run_folder
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import READ_BEFORE
 from furlkit.reports.figures import Frame
@@ -48,6 +49,21 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
         return f"{would}{output}: {text}", {"output": str(output), **data}
 
     return run
+
+
+def runs_of(series: Series) -> Series:
+    """Replace each file by the folder of the planned run around it, without duplicates."""
+    return tuple(
+        (label, tuple(dict.fromkeys(map(_run_around, paths))))
+        for label, paths in series
+    )
+
+
+def _run_around(path: Path) -> Path:
+    folder = run_folder(str(path)) if path.is_file() else str(path)
+    if folder is None:
+        raise InputError(f"{path}: belongs to no planned run; give the run's folder")
+    return Path(folder)
 
 
 def figure(name: str) -> Callable[..., Any]:

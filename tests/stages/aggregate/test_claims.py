@@ -95,6 +95,41 @@ def test_a_dominant_claim_is_named_and_cut(world, mean, forge):
     np.testing.assert_allclose(found.tensors[WEIGHT], total, rtol=1e-6)
 
 
+@pytest.fixture
+def sites(world, forge):
+    """The uploads as if of sites, without a partition; site 2 claims 10^9 examples."""
+    for path in world.clients:
+        forge(path, facts={"partition": None}, inputs={})
+    return forge(world.clients[2], facts={"examples": 10**9})
+
+
+def test_a_site_has_at_most_half_of_the_mean(world, sites, mean):
+    done, found = mean()
+    line = "--max-share 0.5, the default without a partition (--max-share 1: no limit)"
+    assert done.err == f"warning: {line}: cut client 2 (1)\n"
+    assert shares_in(found)[2] == 0.5 and sum(shares_in(found)) == pytest.approx(1)
+    assert "max-share" not in found.header.options
+    assert shares_in(mean("--weights", "uniform")[1]) == pytest.approx([1 / 3] * 3)
+
+
+def test_the_default_limit_is_turned_off_by_an_option(world, sites, mean, tmp_path):
+    assert shares_in(mean("--max-share", 1)[1])[2] > 0.99
+    chosen = tmp_path / "weights.json"
+    chosen.write_text('{"0": 1, "1": 1, "2": 8}')
+    done, found = mean("--weights", chosen)
+    assert done.err == "" and shares_in(found) == [0.1, 0.1, 0.8]
+
+
+def test_two_sites_have_no_default_limit(world, sites, mean):
+    done, found = mean(files=world.clients[1:])
+    assert "client 2 counts 100.0%" in done.err and max(shares_in(found)) > 0.99
+
+
+def test_a_claimed_partition_does_not_turn_the_limit_off(world, sites, mean, forge):
+    forge(sites, facts={"partition": "0" * 64})
+    assert shares_in(mean()[1])[2] == 0.5
+
+
 @pytest.mark.parametrize(
     "shares, most, expected",
     [

@@ -12,7 +12,8 @@ from furlkit.files.features import FeatureFacts, read_features, write_features
 from furlkit.files.similarity import write_similarity
 from furlkit.stages.aggregate.claims import repeated
 
-PROVENANCE = Provenance("local-train", {}, 0)
+PROVENANCE = Provenance("local-train", {}, 0, {"partition": "a" * 64})
+OF_A_SITE = Provenance("local-train", {}, 0)
 N, MARK = 24, {"examples": 90, "images": "b" * 64, "labels": "c" * 64}
 
 
@@ -25,12 +26,12 @@ def directions(client: int, count: int = N, width: int = 6) -> np.ndarray:
 def shared(tmp_path):
     """What local-train --features-out writes, of any rows."""
 
-    def write(client: int, rows: np.ndarray) -> Path:
+    def write(client: int, rows: np.ndarray, provenance=PROVENANCE) -> Path:
         path = tmp_path / f"f{client}"
         facts = FeatureFacts(
             "z", {}, str(client), client, 2, len(rows), parent="a" * 64
         )
-        write_features(path, rows, np.arange(len(rows)), facts, PROVENANCE)
+        write_features(path, rows, np.arange(len(rows)), facts, provenance)
         return path
 
     return write
@@ -90,6 +91,20 @@ def test_a_client_that_fills_the_dictionary_is_named_and_cut(shared, combine, tm
     assert Container(tmp_path / "out").header.options["max-share"] == 0.34
 
 
+def test_a_site_has_at_most_half_of_a_dictionary(shared, combine, tmp_path):
+    files = [shared(0, directions(0, 60), OF_A_SITE)]
+    files += [shared(k, directions(k, 6), OF_A_SITE) for k in (1, 2)]
+    said = combine("dictionary", *files, "--dictionary-size", 24)
+    assert said.count("\n") == 1 and "--max-share 0.5, the default" in said
+    assert "cut client 0 (60 rows) to 12 rows" in said
+    owners = read_features(tmp_path / "out").facts.owners
+    assert owners == [[0, 12], [1, 6], [2, 6]]
+    combine("dictionary", *files, "--dictionary-size", 24, "--max-share", 1)
+    assert read_features(tmp_path / "out").facts.owners == [[0, 24], [1, 0], [2, 0]]
+    two = combine("dictionary", *files[:2], "--dictionary-size", 24)
+    assert "24 of the 24 rows" in two
+
+
 @pytest.mark.parametrize("fraction, named", [(1.0, True), (0.5, True), (0.05, False)])
 def test_rows_that_an_attack_has_planted_are_named(
     shared, combine, run, tmp_path, fraction, named
@@ -101,6 +116,19 @@ def test_rows_that_an_attack_has_planted_are_named(
     said = combine("dictionary", *files)
     assert said.count("\n") == named
     assert ("client 1 repeat" in said and str(files[1]) in said) is named
+
+
+def test_rows_with_a_little_noise_are_a_single_row(shared, combine, tmp_path):
+    """The noise hides the repetition from the warning, and not from --distinct."""
+    rows = directions(1, 40)
+    rows[10:] = rows[10]
+    rows = unit_rows(rows + 0.01 * directions(9, 40))
+    files = [shared(k, directions(k, 40)) for k in (0, 2)] + [shared(1, rows)]
+    assert combine("dictionary", *files) == ""
+    said = combine("dictionary", *files, "--distinct", 0.999)
+    assert "--distinct 0.999: dropped 29 of 40 rows of client 1\n" in said
+    assert read_features(tmp_path / "out").facts.owners == [[0, 40], [1, 11], [2, 40]]
+    assert Container(tmp_path / "out").header.options["distinct"] == 0.999
 
 
 def test_repeated_rows_by_hand():
@@ -187,3 +215,25 @@ def test_a_similarity_that_is_one_sided_is_refused(
     forge(files[1], {"matrix": matrix, "columns": columns})
     line = ("aggregate", "--rule", "ensemble", *files, "-o", tmp_path / "out")
     refused(tmp_path, 65, [files[1], word], *line)
+
+
+def test_an_inbox_leaves_out_cosines_that_no_vectors_have(
+    public, world, run, forge, tmp_path
+):
+    """The rows of the world's clients; client 1 claims that all images are opposites."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for k in range(3):
+        path = public(k, directions(k), N)
+        facts = {"round": 1}
+        forge(path, facts=facts)
+        path.rename(inbox / f"p{k}")
+    M = 1.9 * np.eye(N, dtype=np.float32) - 0.9
+    columns = np.argsort(-M, axis=1).astype(np.int32)
+    values = np.take_along_axis(M, columns, axis=1)
+    forge(inbox / "p1", {"matrix": values, "columns": columns})
+    line = ("aggregate", "--rule", "ensemble", inbox, "--parent", world.model)
+    done = run(*line, "-o", tmp_path / "out")
+    assert done.code == 0 and "ensemble of 2 clients" in done.out
+    assert f"{inbox / 'p1'}: no vectors have the cosines" in done.err
+    assert "left out" in done.err

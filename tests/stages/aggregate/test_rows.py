@@ -9,7 +9,8 @@ from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, read_features, write_features
 
-PARENT, PROVENANCE = "a" * 64, Provenance("local-train", {}, 0)
+PARENT = "a" * 64
+PROVENANCE = Provenance("local-train", {}, 0, {"partition": "b" * 64})
 
 
 def upload(folder, client, rows=4, width=3, round_=2, parent=PARENT):

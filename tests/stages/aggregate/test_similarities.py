@@ -252,6 +252,7 @@ def test_uploads_that_do_not_fit(
         (whole, {"matrix": np.ones((N, 3), "f4")}, "(12, 3)"),
         (whole, {"matrix": np.full((N, N), 9, "f4")}, "row 0"),
         (whole, {"matrix": np.full((N, N), -9, "f4")}, "-9"),
+        (whole, {"matrix": 1.8 * np.eye(N, dtype="f4") - 0.8}, "no vectors"),
         (top, {"matrix": np.full((N, 3), np.nan, "f4")}, "nan"),
         (top, {"matrix": np.full((N, 3), 2, "f4")}, "row 0"),
         (top, {"columns": np.full((N, 3), N, "i4")}, "columns"),
@@ -262,6 +263,26 @@ def test_values_that_cannot_be(tmp_path, forge, refused, kind, tensors, message)
     path = forge(given[0], tensors)
     command = ("aggregate", "--rule", "ensemble", *given, "-o", tmp_path / "e")
     refused(tmp_path, 65, (path, message), *command)
+
+
+@pytest.mark.parametrize("kind", [features, whole, full_top])
+def test_a_trimmed_ensemble_of_three_is_the_median(tmp_path, aggregate, kind):
+    given = uploads(tmp_path, kind)
+    _, path = aggregate(*given, "--matrix", "--trim", 0.34)
+    sharp = np.exp((np.stack([M(client) for client in WIDTHS]) - 1) / 0.1)
+    np.testing.assert_allclose(matrix_of(path), np.median(sharp, axis=0), rtol=1e-4)
+    assert read_ensemble(path).facts.trim == 0.34
+
+
+def test_a_collapsed_client_moves_a_trimmed_ensemble_little(tmp_path, aggregate, forge):
+    """Client 2 claims that all images are alike: cosines of 1."""
+    given = uploads(tmp_path)
+    forge(given[0], {"rows": np.ones((N, 3), "f4")})
+    done, path = aggregate(*given, "--matrix", "--trim", 0.34)
+    honest = [np.exp((M(client) - 1) / 0.1) for client in (0, 10)]
+    assert (matrix_of(path) <= np.maximum(*honest) * 1.001).all()
+    assert "of the ensemble is of" not in done.err
+    assert matrix_of(aggregate(*given, "--matrix")[1]).min() > 0.333
 
 
 def test_features_among_similarities(tmp_path, refused):

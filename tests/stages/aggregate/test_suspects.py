@@ -1,7 +1,9 @@
 """aggregate --rule mean: uploads that plainly do not fit, and clients that are missing."""
 
+import json
 import shutil
 
+import numpy as np
 import pytest
 
 from tests.helpers import furlkit
@@ -79,3 +81,32 @@ def test_a_quorum_makes_missing_clients_no_warning(world, run):
     assert "warning" not in done.err
     every = ("aggregate", *world.clients, "-q", "--partition", world.partition)
     assert run(*every, "-o", world.folder / "all", "--strict").err == ""
+
+
+@pytest.fixture
+def sybils(tmp_path, upload_files):
+    """Six honest clients, 0 to 5, and seven names, 6 to 12, for one hostile update."""
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(60, 50))
+    updates = 0.35 * rng.normal(size=(60, 50)) + rng.normal(size=(6, 60, 50))
+    lie = -updates.mean(axis=0)
+    lies = lie + 0.05 * lie.std() * rng.normal(size=(7, 60, 50))
+    models = [start + 0.01 * u for u in (*updates, *lies)]
+    weights = [{"encoder.w": w.astype(np.float32)} for w in models]
+    upload_files(weights, {"encoder.w": start.astype(np.float32)})
+    return [tmp_path / f"c{k}" for k in range(13)]
+
+
+def test_sybils_do_not_frame_honest_clients(sybils, tmp_path, run):
+    line = ("aggregate", *sybils, "--parent", tmp_path / "g", "-o", tmp_path / "out")
+    done = run(*line)
+    assert done.code == 0 and done.err.count("warning") == 2
+    assert "nearly the same update of clients 6, 7, 8, 9, 10, 11, 12:" in done.err
+    groups = "clients 6, 7, 8, 9, 10, 11, 12 (7) and clients 0, 1, 2, 3, 4, 5 (6)"
+    assert f"two groups disagree: {groups}" in done.err
+    report = tmp_path / "report.json"
+    done = run(*line, "--report", report, "--force")
+    assert done.code == 0 and f"two groups disagree: {groups}" in done.err
+    found = json.loads(report.read_text())
+    assert found["stands_out"] == list(range(6, 13))
+    assert found["opposed"] == [list(range(6, 13)), list(range(6))]

@@ -269,3 +269,15 @@ def test_without_a_score_of_its_last_round_a_run_has_no_last_point(make, draw):
     done = draw([folder], flags=("--over", "rounds", "--last"))
     assert done.code == 65 and f"{folder}: has no linear metrics" in done.err
     assert "round 2" in done.err
+
+
+def test_a_file_of_a_planned_run_stands_for_the_run(make, draw, refused, tmp_path):
+    folder = make("a")
+    files = [folder / "r1/linear.json", folder / "r2/linear.json"]
+    words = ("plot", "cost", "--series", f"A={files[0]}", "-o", tmp_path / "x.png")
+    refused(tmp_path, 65, [str(files[0]), "planned run"], *words)
+    (folder / "plan").mkdir()
+    (folder / "plan/recipe.json").write_text("{}")
+    (line,) = draw(files)
+    assert [line] == draw([folder])
+    assert line["mean"] == [0.5, 0.6] and line["runs"] == [1, 1]

@@ -286,3 +286,10 @@ def test_a_logarithmic_axis_needs_losses_above_0(make, run, refused, tmp_path):
     other = make("other", {1: [0.5, 0.25]})
     words = ("plot", "loss", "--series", f"A={other}", "-o", tmp_path / "x.png")
     assert run(*words, "--log").code == 0
+
+
+def test_files_of_a_planned_run_stand_for_the_run(folder, draw):
+    (folder / "plan").mkdir()
+    (folder / "plan/recipe.json").write_text("{}")
+    files = [folder / f"r00{number}/client_1.safetensors" for number in (1, 2)]
+    assert draw(f"A={files[0]},{files[1]}") == draw(f"A={folder}")

@@ -1,0 +1,1 @@
+"""Equations of hostile clients, for research: an attack is a function of updates."""

@@ -1,0 +1,63 @@
+"""One tidy table, points.csv: a row for each point."""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from furlkit.errors import InputError
+from furlkit.files.opening import open_in_place
+from furlkit.reports.trackers.points import Point
+
+COLUMNS = Point._fields[:-1]  # Without the step: round and epoch determine the step.
+VALUE = COLUMNS.index("value")
+KEY = tuple(COLUMNS.index(k) for k in ("run", "round", "client", "epoch", "name"))
+
+
+class Writer:
+    """Appends rows; a row that a kill cut short is removed first."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "points.csv"
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = open_in_place(self.path, os.O_RDWR | os.O_CREAT)
+        self._stream = os.fdopen(handle, "r+", newline="", encoding="utf-8")
+        self._values = self._read()
+
+    def _read(self) -> dict[tuple[str, ...], float]:
+        text = self._stream.read()
+        text = text[: text.rfind("\n") + 1]
+        self._stream.seek(len(text.encode()))
+        self._stream.truncate()
+        rows = list(csv.reader(io.StringIO(text)))
+        if not rows:
+            csv.writer(self._stream, lineterminator="\n").writerow(COLUMNS)
+        elif tuple(rows[0]) != COLUMNS:
+            raise InputError(
+                f"{self.path}: has other columns than {','.join(COLUMNS)}; choose "
+                "another -o"
+            )
+        return {tuple(row[k] for k in KEY): float(row[VALUE]) for row in rows[1:]}
+
+    def value(self, point: Point) -> float | None:
+        """Value of this point in the table; None without the point."""
+        row = _row(point)
+        return self._values.get(tuple(row[k] for k in KEY))
+
+    def add(self, point: Point) -> None:
+        """Add a row."""
+        row = _row(point)
+        csv.writer(self._stream, lineterminator="\n").writerow(row)
+        self._values[tuple(row[k] for k in KEY)] = point.value
+
+    def flush(self) -> None:
+        """Write the rows to the file."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Write the rows, and close the file."""
+        self._stream.close()
+
+
+def _row(point: Point) -> list[str]:
+    return ["" if cell is None else str(cell) for cell in point[:-1]]
