@@ -15,6 +15,7 @@ import numpy as np
 from furlkit.reports.summary import summarise
 
 CONFIDENCE = 0.95
+Z = 1.959964  # Quantile of the normal distribution for 95 %.
 Probes = Sequence[Sequence[float]]  # For each model, the scores of its probes.
 
 
@@ -140,6 +141,13 @@ def t_interval(differences: Sequence[float]) -> Interval:
 
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
     return Interval(mean, mean - half, mean + half, CONFIDENCE)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of n images."""
+    middle, scale = share + Z**2 / (2 * n), 1 + Z**2 / n
+    half = Z * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return (middle - half) / scale, (middle + half) / scale
 
 
 def wilcoxon_interval(differences: Sequence[float]) -> Interval:

@@ -3,12 +3,14 @@ import json
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from torchvision import models
 
+from furlkit.data.sets.decode import decode_file, fitted
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net
-from tests.helpers import furlkit, round_0
+from tests.helpers import furlkit, photographs, round_0
 
 
 @pytest.fixture
@@ -146,6 +148,24 @@ def test_transformers_finetunes_it_for_classes(export, size, channels, net):
     torch.testing.assert_close(plain(x).pooler_output, h, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_transformers_prepares_images_like_furlkit(export, tmp_path, channels):
+    """Images of any shape: the shorter side is resized and the centre is cropped."""
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed, and too large to require"
+    )
+    folder, _, _ = export(16, channels, "--encoder", "resnet18")
+    path = photographs(tmp_path / "photographs", 0, 1) / "0.jpg"
+    square = fitted(decode_file(path, channels).pixels, 16)
+    pixels = torch.from_numpy(square.copy()).permute(2, 0, 1) / 255
+    config = json.loads((folder / "config.json").read_text())
+    mean, std = (torch.tensor(config[name])[:, None, None] for name in ("mean", "std"))
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    image = Image.open(path).convert("L" if channels == 1 else "RGB")
+    found = processor(image, return_tensors="pt")["pixel_values"][0]
+    torch.testing.assert_close(found, (pixels - mean) / std, rtol=0, atol=0.01)
+
+
 @pytest.mark.parametrize(
     "encoder, name",
     [
@@ -202,7 +222,7 @@ def test_the_same_model_gives_the_same_bytes(export, tmp_path):
     folder, _, _ = export(8, 1, "--width", 0.02)
     other = tmp_path / "other"
     assert furlkit("export", tmp_path / "g.st", "-o", other) == 0
-    for name in ("model.safetensors", "config.json"):
+    for name in ("model.safetensors", "config.json", "README.md"):
         assert (folder / name).read_bytes() == (other / name).read_bytes()
 
 
@@ -232,15 +252,15 @@ def test_inspect_says_what_was_exported(export, capsys):
     assert "encoder: the bare encoder cnn5 after round 0" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "README.md"])
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_files_of_other_programs_are_not_replaced(world, refused, name, dry):
     folder = world.folder / "encoder"
     folder.mkdir()
-    if name == "config.json":
-        (folder / name).write_text('{"architecture": "resnet18"}')
-    else:
+    if name == "model.safetensors":
         save_file({"conv1.weight": torch.zeros(1)}, folder / name)
+    else:
+        (folder / name).write_text('{"architecture": "resnet18"}')
     words = (folder / name, "did not write", "another -o")
     refused(world.folder, 2, words, "export", world.model, "-o", folder, *dry)
 

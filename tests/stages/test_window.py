@@ -53,6 +53,8 @@ def test_the_model_keeps_the_window_through_a_round(world, tmp_path, run):
     assert furlkit("export", model, "-o", tmp_path / "e") == 0
     config = json.loads((tmp_path / "e/config.json").read_text())
     assert config["reading"] == {"window": "0,4095"}
+    card = (tmp_path / "e/README.md").read_text()
+    assert "- Window of images with more than 8 bits: `0,4095`\n" in card
     for source in (model, tmp_path / "e"):
         init = ("init", "--image-size", 8, "--channels", 1, *NET, "--from", source)
         assert furlkit(*init, "-o", tmp_path / "again") == 0

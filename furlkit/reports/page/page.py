@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import chain, takewhile
-from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 from furlkit import __version__
 from furlkit.catalogue import Paper
 from furlkit.files.clients import client_order
-from furlkit.reports.differences import t_interval
+from furlkit.reports.differences import t_interval, wilson
 from furlkit.reports.ledger import SENT
 from furlkit.reports.page.collect import Run, Scored, Training, totals
 from furlkit.reports.page.html import (
@@ -34,7 +33,6 @@ from furlkit.reports.text import byte_size, counted, flatten, plain, short_hash
 
 MOST_LINES = 50  # Clients drawn as lines; above, quantiles.
 MOST_GROUPS = 6  # Groups of runs with charts of clients.
-Z = 1.959964  # Quantile of the normal distribution for 95 %.
 
 
 class Page(NamedTuple):
@@ -201,13 +199,6 @@ def _score(score: Scored) -> Cell:
         return Cell(value, f"{value:.2f}")
     low, high = wilson(score.value, score.images)
     return Cell(value, f"{value:.2f} ({100 * low:.1f} to {100 * high:.1f})")
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of n images."""
-    middle, scale = share + Z**2 / (2 * n), 1 + Z**2 / n
-    half = Z * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return (middle - half) / scale, (middle + half) / scale
 
 
 def _bytes(size: int) -> Cell:

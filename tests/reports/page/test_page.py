@@ -11,8 +11,9 @@ from furlkit.catalogue import papers
 from furlkit.catalogue.entries import Paper
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
+from furlkit.reports.differences import wilson
 from furlkit.reports.page.methods import bibtex
-from furlkit.reports.page.page import common_name, wilson
+from furlkit.reports.page.page import common_name
 from furlkit.reports.page.svg import Series, heat_map, line_chart, nice_ticks
 from tests.reports.page.made_up import make_run
 from tests.reports.page.reader import Reader

@@ -2,9 +2,12 @@
 
 import json
 import re
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -22,29 +25,55 @@ from furlkit.models.libraries import (
     torchvision_changes,
     torchvision_options,
 )
-from furlkit.models.loading import architecture_of, fitting_net
+from furlkit.models.loading import architecture_of, fitting_net, load_net
+from furlkit.stages.export.card import (
+    CARD,
+    Sources,
+    check_licence,
+    is_own_card,
+    model_card,
+    read_scores,
+    read_uploads,
+)
+from furlkit.stages.export.graphs import (
+    MARK,
+    ONNX,
+    TORCH_EXPORT,
+    check_packages,
+    onnx_graph,
+    torch_export_graph,
+)
 from furlkit.weights import below
 
 # torchvision's networks that timm also has, with equal tensors.
 SHARED = re.compile(r"(wide_)?resne(t|xt)\d")
+GRAPHS = {ONNX: "onnx", TORCH_EXPORT: "torch_export"}  # Files by option.
 OWN = ("cnn5", "resnet18", "resnet34", "resnet50")
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write an encoder's tensors under the library's names, and a description.
 
-    `output`: a folder with model.safetensors and config.json, in Hugging Face's form.
+    `output`: a folder with model.safetensors, config.json, the model card and, on
+    request, graphs, in Hugging Face's form. The weights are written last.
     """
     output = values["output"]
-    _check_replaceable(output)
+    _check_options(values)
     model = read_checkpoint(values["model"])
     fitting_net(model)
+    scores = read_scores(model, values["metrics"])
+    uploads = read_uploads(model, values["upload"])
     a, facts = architecture_of(model.path, model.facts), _facts(model)
-    weights = output / WEIGHTS
+    weights, differences = output / WEIGHTS, {}
     if not values["dry_run"]:
-        document = {**facts, **_timm_config(a, facts), "how_to_load": _how_to_load(a)}
-        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        write_bytes(output / CONFIG, text.encode())
+        graphs = _graphs(model, a, values)
+        differences = {name: found for name, (_, found) in graphs.items()}
+        config = {**facts, **_timm_config(a, facts), "how_to_load": _how_to_load(a)}
+        sources = Sources(values["license"] or "", scores, uploads, differences)
+        card = model_card(model, a, config, sources)
+        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        files = {name: data for name, (data, _) in graphs.items()}
+        _write(output, {**files, CARD: card.encode(), CONFIG: text.encode()})
         contents = {"model": model.content}
         header = Header("encoder", "export", {}, None, contents, facts)
         encoder = below("encoder.", model.tensors)
@@ -52,21 +81,61 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     line = f"{weights}: {a.encoder}, h has {a.feature_dim}"
     if a.stem == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"
-    return line, facts
+    for name, difference in differences.items():
+        line += f"; {name} differs by at most {difference:.1e} on random images"
+    return line, {**facts, **({"differences": differences} if differences else {})}
 
 
-def _check_replaceable(output: Path) -> None:
-    """Refuse a folder with weights or a config.json of another program."""
-    config, weights = output / CONFIG, output / WEIGHTS
-    foreign = [
-        *([config] if config.exists() and not _is_own_config(config) else []),
-        *([weights] if weights.exists() and not _is_own_encoder(weights) else []),
-    ]
-    if foreign:
-        raise UsageError(
-            f"{foreign[0]}: furlkit export did not write this file and does not replace "
-            "it; choose another -o, or remove the file"
-        )
+def _check_options(values: dict[str, Any]) -> None:
+    """Refuse a wrong licence, missing packages, and files of other programs."""
+    check_licence(values["license"] or "")
+    if values["onnx"]:
+        check_packages()
+    names = [CONFIG, WEIGHTS, CARD, *(name for name in GRAPHS if values[GRAPHS[name]])]
+    for path in (values["output"] / name for name in names):
+        if path.exists() and not _is_own(path):
+            raise UsageError(
+                f"{path}: furlkit export did not write this file, or somebody edited it; "
+                "export does not replace it; choose another -o, or remove the file"
+            )
+
+
+def _graphs(
+    model: Checkpoint, a: Architecture, values: dict[str, Any]
+) -> dict[str, tuple[bytes, float]]:
+    """Graphs by file name: the bytes, and the difference from the encoder."""
+    makers = {ONNX: onnx_graph, TORCH_EXPORT: torch_export_graph}
+    chosen = [name for name in GRAPHS if values[GRAPHS[name]]]
+    if not chosen:
+        return {}
+    net = load_net(model, torch.device("cpu")).encoder.eval()
+    shape = (a.channels, a.image_size, a.image_size)
+    return {name: makers[name](net, shape, model.content) for name in chosen}
+
+
+def _write(output: Path, files: dict[str, bytes]) -> None:
+    """Write files; remove graphs of an earlier export, which have other weights."""
+    for name in GRAPHS:
+        if name not in files and (path := output / name).exists() and _is_own(path):
+            path.unlink()
+    for name, data in files.items():
+        write_bytes(output / name, data)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether export wrote this file."""
+    known = {CONFIG: _is_own_config, WEIGHTS: _is_own_encoder, CARD: is_own_card}
+    return known.get(path.name, _is_own_graph)(path)
+
+
+def _is_own_graph(path: Path) -> bool:
+    """Search for export's mark; neither format compresses text."""
+    with suppress(OSError, ValueError), ExitStack() as opened:
+        stream = opened.enter_context(open(path, "rb"))
+        # mmap raises ValueError for an empty file.
+        data = opened.enter_context(mmap(stream.fileno(), 0, access=ACCESS_READ))
+        return data.find(MARK.encode()) >= 0
+    return False
 
 
 def _is_own_config(path: Path) -> bool:
@@ -159,7 +228,6 @@ def _how_to_load(a: Architecture) -> list[str]:
 
 def _torchvision_lines(a: Architecture) -> list[str]:
     """Lines for torchvision's network, with the layers replaced by furlkit."""
-    import torch
     from torchvision import models
 
     options = torchvision_options(a)
