@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from furlkit.files.metrics import read_metrics, write_metrics
 from furlkit.reports.trackers.points import Point, points
 from furlkit.reports.trackers.tensorboard import checksum, read_events
 from tests.reports.page.made_up import make_run
@@ -62,6 +63,16 @@ def test_csv_has_a_row_for_each_number(run, made):
     scores = {(r["round"], r["name"]): r for r in rows if not r["epoch"]}
     assert float(scores["0", "linear/accuracy"]["value"]) == 0.6
     assert scores["2", "linear/accuracy"]["client"] == ""
+
+
+def test_scores_of_aggregated_models_have_the_seed_of_the_run(tmp_path):
+    folder = make_run(tmp_path / "exp", clients=1, rounds=1, seed=3)
+    path = folder / "r001" / "knn.json"
+    document = read_metrics(path)
+    document["checkpoint"]["seed"] = None  # aggregate draws no random numbers.
+    del document["content"]
+    write_metrics(path, document)
+    assert {point.seed for point in points(folder, "exp")} == {3}
 
 
 def test_steps_count_epochs_over_the_rounds(made):
