@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
-from pathlib import Path
+from os.path import isfile
 from typing import Any, NamedTuple
 
 from furlkit import presets
@@ -348,7 +348,7 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     words = [word for _, some in parts for word in some]
     named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
     found = (str(name) for name in named if not isinstance(name, Ref))
-    return tuple(dict.fromkeys(name for name in found if Path(name).is_file()))
+    return tuple(dict.fromkeys(name for name in found if isfile(name)))
 
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:

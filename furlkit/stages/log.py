@@ -77,8 +77,9 @@ def run_name(run: Path, folder: Path) -> str:
     The name is independent of the current folder and of other runs.
     """
     path = Path(relpath(run.resolve(), folder.resolve().parent))
-    parts = ["up" if part == ".." else plain(part) for part in path.parts]
-    return "/".join(parts) or plain(run.resolve().name)
+    if path.name in ("", ".."):  # The tracker is inside the run.
+        return plain(run.resolve().name)
+    return "/".join("up" if part == ".." else plain(part) for part in path.parts)
 
 
 def _is_done(folder: Path) -> bool:

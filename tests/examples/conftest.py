@@ -135,6 +135,9 @@ def check_all(plan) -> Callable[[list[list[str]]], None]:
 def _shortened(words: list[str]) -> list[str]:
     """One round, and one seed; two where the list of seeds decides about the folders."""
     count = 1 if any("{seed}" in word for word in words) else 2
+    tables = [word for word in words if word.startswith("table=")]
+    if tables and not any(word.startswith("seed=") for word in words):
+        words = [*words, "seed=0"]
     return [
         ",".join(word.split(",")[:count]) if word.startswith("seed=") else word
         for word in words if not word.startswith("rounds=")

@@ -273,7 +273,7 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(plan, run, tmp_path, monkey
     score("nonfl/seed0", "linear.json", 0.9, 1)
     for row, rounds in (("fedavg", 10), ("fedprox", 10), ("flesd", 2), ("cc", 1)):
         score(f"alpha0.01/{row}/seed0", "linear.json", 0.4 + rounds / 100, rounds)
-    for client, accuracy in ((1, 0.4), (2, 0.3), (5, 0.45)):
+    for client, accuracy in enumerate((0.4, 0.3, 0.42, 0.44, 0.45), start=1):
         facts = {"role": "client", "client": client}
         score("alpha0.01/cc/seed0", f"linear_{client}.json", accuracy, 1, **facts)
     (command,) = shown(plan(PAPER, "table=1-linear", "alpha=0.01", "seed=0"))
@@ -286,6 +286,7 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(plan, run, tmp_path, monkey
     assert rows[5].split()[:5] == ["FLESD", "1", "42.00", "69.60", "-8.00"]
 
 
+@pytest.mark.slow
 def test_every_number_of_the_paper_is_shown(plan):
     numbers = set()
     for dataset in ("cifar10", "cifar100", "tinyimagenet", "imagenet100"):
@@ -342,10 +343,10 @@ def test_claims_are_judged_by_both_alphas(plan, run, tmp_path, monkeypatch):
             total = {"bytes": (1000 + seed) * rounds}
             path = Path(f"exp/cifar10/{run_}/bytes.json")
             write_metrics(path, {"protocol": "ledger", "seed": seed, "total": total})
-        for client, alpha in product((1, 2), (100, 0.01)):
+        for client, alpha in product(range(1, 6), (100, 0.01)):
             facts = {"role": "client", "client": client, "seed": seed}
             worst = f"alpha{alpha}/cc/seed{seed}"
-            score(worst, f"linear_{client}.json", 0.5 - client / 10, 1, **facts)
+            score(worst, f"linear_{client}.json", 0.5 - client / 25, 1, **facts)
     (command,) = shown(plan(PAPER, "table=claims"))
     found = run(*command).out.splitlines()[-8:]
     assert [line.split(" | ")[-2] for line in found] == [

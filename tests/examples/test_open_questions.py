@@ -52,32 +52,18 @@ def read(system: str, name: str) -> dict[str, Any]:
     return tomllib.loads((EXAMPLES / system / name).read_text())
 
 
-def makefile_of(system: str) -> str:
-    """Text of the system's Makefile; empty for a system with declared tables."""
-    path = EXAMPLES / system / "Makefile"
-    return path.read_text() if path.exists() else ""
-
-
-def rows_of(system: str) -> str:
-    """Name of the recipe with the paper's rows."""
-    return "tables.toml" if makefile_of(system) else "paper.toml"
-
-
 def names_of(system: str) -> set[str]:
-    """Words that a page may use: presets, commands, rows, datasets, tables, targets."""
-    cases = (v for v in read(system, rows_of(system)).values() if isinstance(v, dict))
+    """Words that a page may use: presets, commands, rows, datasets, tables."""
+    cases = (v for v in read(system, "paper.toml").values() if isinstance(v, dict))
     rows = {name for case in cases for name in case}
-    makefile = makefile_of(system)
-    targets = re.findall(r"^([\w-]+)[-%]*[: ]", makefile, re.M)
-    made = {f"make {name}" for name in targets}
-    known = {*presets.names(), *catalogue.COMMANDS, *rows, *targets, *made}
+    known = {*presets.names(), *catalogue.COMMANDS, *rows}
     return known | {f"examples/{name}" for name in SYSTEMS} | {"images", "digits"}
 
 
 def values_of(system: str, key: str) -> list[Any]:
     """A value of the recipe, or of all tables of the preset, or of the paper's rows."""
     recipe, tables = (
-        read(system, n)["settings"] for n in ("recipe.toml", rows_of(system))
+        read(system, n)["settings"] for n in ("recipe.toml", "paper.toml")
     )
     preset = flattened(presets.tables(system))
     ours = [v for k, v in preset.items() if k == key or k.endswith(f".{key}")]
@@ -123,7 +109,7 @@ def test_every_reading_can_be_planned(system, run):
     for words in readings:
         keys = {word.partition("=")[0] for word in words}
         fits = keys <= {*own["settings"], *own["stages"], "fraction"}
-        name = "recipe.toml" if fits else rows_of(system)
+        name = "recipe.toml" if fits else "paper.toml"
         kept = [word for word in words if not word.startswith("rounds=")]
         done = run("plan", EXAMPLES / system / name, *kept, *short, "--dry-run")
         assert done.code == 0, (words, done.err)
@@ -138,10 +124,7 @@ def test_every_other_word_in_code_type_exists(system):
         for command in commands
         for name in command.options
     }
-    makefile = makefile_of(system)
     for row in table_of(system)[1]:
         for text in spans(" ".join(row)):
-            if re.match(r"[A-Z]+\b", text):
-                assert re.search(rf"^{text.split('=')[0]} = ", makefile, re.M), text
-            elif " = " not in text and not re.match(r"[a-z]\w*=", text):
+            if " = " not in text and not re.match(r"[a-z]\w*=", text):
                 assert text in known | flags or Path(text).suffix, (row.question, text)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.examples.conftest import EXAMPLES, needs_make
+from tests.examples.conftest import EXAMPLES
 
 
 class Item(NamedTuple):
@@ -18,6 +18,7 @@ class Item(NamedTuple):
     drawn: bool = False
 
 
+INSPECTED = "furlkit inspect"  # Packed files are described without a run.
 CIFAR = ("cifar10", "cifar100")
 STYLES = ("digit", "officehome", "adaptiope")
 ITEMS = {
@@ -56,7 +57,7 @@ ITEMS = {
         Item("Table 2", "2", STYLES[1:]),
         Item("Table 3", "3", STYLES[:1]),
         Item("Table 4", "4", STYLES[1:]),
-        Item("Table 5", "furlkit inspect", ()),
+        Item("Table 5", INSPECTED, ()),
         Item("Figure 4", "figure4", STYLES[:1], drawn=True),
         Item("Figure 5", "figure5", STYLES[:1], drawn=True),
         Item("figure on the stylised content feature", "content", STYLES, drawn=True),
@@ -95,19 +96,13 @@ def cells_of(line: str) -> list[str]:
 
 def cases() -> Iterator[tuple[str, Item, str]]:
     for system, items in ITEMS.items():
-        for item in items:
+        for item in (item for item in items if item.target != INSPECTED):
             for words in (SMALL.get(system, "digits"), *item.datasets):
                 yield system, item, words
 
 
-def declares_tables(system: str) -> bool:
-    return not (EXAMPLES / system / "Makefile").exists()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "system, item, words", [case for case in cases() if declares_tables(case[0])]
-)
+@pytest.mark.parametrize("system, item, words", [*cases()])
 def test_every_table_is_planned_at_both_scales(plan, system, item, words):
     short = ["seed=0", "rounds=1", *["pretext_rounds=1"] * (system == "fedusc")]
     settings = [f"table={item.target}", *f"dataset={words}".split(), *short]
@@ -115,19 +110,3 @@ def test_every_table_is_planned_at_both_scales(plan, system, item, words):
     drawn = [words for words in commands if words[0] in ("compare", "plot")]
     assert drawn and len(drawn) < len(commands)
     assert any(words[0] == "plot" for words in drawn) >= item.drawn
-
-
-@needs_make
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "system, item, words", [case for case in cases() if not declares_tables(case[0])]
-)
-def test_every_one_is_planned_at_both_scales(recorded, check_all, system, item, words):
-    few = "SEEDS=0 LOSSES=simclr" if system == "fedstyle" else "SEEDS=0"
-    call = f"make -f examples/{system}/Makefile {item.target} {few} DATASET={words}"
-    commands = recorded(call)
-    kinds = {command[0] for command in commands}
-    # Partitions and packed files are drawn and described without a run.
-    assert kinds & {"plan", "partition", "inspect"}, call
-    assert ("plot" in kinds) >= item.drawn
-    check_all([command for command in commands if command[:2] != ["plot", "partition"]])

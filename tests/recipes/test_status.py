@@ -335,3 +335,12 @@ def test_the_speed_of_the_last_trainings(done_before, run):
     assert found == pytest.approx(sum(speeds) / 4)
     Path("exp/r002/client_1.safetensors").unlink()
     assert "images/s in each" in run("status", "exp").out
+
+
+def test_a_name_that_no_file_can_have_is_no_failure_of_the_disk(runner):
+    runner.plan("rounds=1")
+    path = Path("exp/plan/recipe.json")
+    noted = json.loads(path.read_text())
+    noted["settings"]["data"] = "x" * 5000
+    path.write_text(json.dumps(noted))
+    assert runner.status()["done"] == 0

@@ -34,7 +34,9 @@ class Tracker(Protocol):
 
 def open_tracker(name: str, folder: Path) -> Tracker:
     """Open the tracker in a folder; refuse if the tracker's package is missing."""
-    if name in PACKAGES and find_spec(name) is None:
+    spec = find_spec(name) if name in PACKAGES else None
+    # A folder of this name in the current folder is a package without an origin.
+    if name in PACKAGES and (spec is None or spec.origin is None):
         raise FurlkitError(
             f"log --to {name} needs {name}; install it with: "
             f"pip install 'furlkit[{name}]'"

@@ -11,6 +11,7 @@ from furlkit.reports.trackers.points import Point
 
 EXPERIMENT = "furlkit"
 BATCH = 1000  # MLflow refuses larger batches.
+MOST = 50_000  # Runs in an answer of MLflow.
 FORBIDDEN = re.compile(r"[^\w./ -]")
 
 
@@ -29,7 +30,7 @@ class Writer:
         self._ids: dict[str, str] = {}
         self._values: dict[tuple[str, str, int], float] = {}
         self._waiting: dict[str, list[Point]] = {}
-        for run in self._client.search_runs([self._experiment]):
+        for run in self._client.search_runs([self._experiment], max_results=MOST):
             self._read(run)
 
     def _create(self, place: Path) -> str:

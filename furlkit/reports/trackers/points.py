@@ -12,13 +12,16 @@ from furlkit.files.clients import ClientId, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import as_metrics, read_json
 from furlkit.reports.metrics import facts_of, is_number
-from furlkit.reports.runs import File, planned_epochs, read_files
+from furlkit.reports.runs import File, read_files
 from furlkit.reports.text import lookup, plain
 
 # Numbers in a line of a journal that are no measures of an epoch.
 PLACES = ("epoch", "step", "own")
 # Entries of a metrics file that are no scores.
-ORIGIN = ("checkpoint", "inputs", "options", "round", "seed", "version")
+ORIGIN = (
+    *("checkpoint", "data", "inputs", "options", "round", "seed", "version"),
+    *("test_examples", "train_examples"),
+)
 # Measures of the machine, which differ if a training is repeated.
 CLOCK = ("samples_per_second", "step_seconds", "input_share", "peak_memory")
 _ROUND = re.compile(r"r?\d+")  # Folder of a round.
@@ -88,21 +91,23 @@ def _curve(path: Path, folder: Path) -> str:
 
 def _epochs(file: File, run: str, curve: str) -> Iterator[Point]:
     """Points of the epochs in a file's journal."""
+    lines = [line for line in Journal(file.path).read() if line.get("event") == "epoch"]
+    lines = [line for line in lines if _whole(line.get("epoch")) is not None]
     client, round_ = file.facts.get("client"), _whole(file.facts.get("round"))
-    before = ((round_ or 1) - 1) * (planned_epochs(file.options) or 0)
+    client = client if is_client(client) else None
+    # Every round has the same number of epochs, also if --steps decides the number.
+    before = max((round_ or 1) - 1, 0) * max(
+        (line["epoch"] for line in lines), default=0
+    )
     # A client's curve has one name in all rounds: the folder of the phase, if any.
-    place = curve.rpartition("/")[0] if is_client(client) else curve
-    for line in Journal(file.path).read():
-        epoch = _whole(line.get("epoch"))
-        if line.get("event") != "epoch" or epoch is None:
-            continue
+    place = curve if client is None else curve.rpartition("/")[0]
+    for line in lines:
+        epoch, time = line["epoch"], str(line.get("time"))
         parts = [place] * bool(place) + ["own"] * bool(line.get("own"))
-        where = (client if is_client(client) else None, epoch)
-        time = str(line.get("time"))
         for name, value in _numbers(line, PLACES):
             name = "/".join([*parts, name.replace("losses.", "loss.")])
-            point = Point(run, file.seed, round_, *where, name, value, time, 0)
-            yield point._replace(step=max(before, 0) + epoch)
+            where = (round_, client, epoch, name)
+            yield Point(run, file.seed, *where, value, time, before + epoch)
 
 
 def _scores(

@@ -36,7 +36,7 @@ def limit_of(given: float | None, partitions: Sequence[str | None]) -> Limit:
     `partitions`: the partition in the header of each upload. The clients are sites
     unless all uploads name one partition: a single client cannot turn the default off.
     """
-    sites = None in partitions or len(set(partitions)) > 1
+    sites = None in partitions or len({str(each) for each in partitions}) > 1
     if given is None and sites and len(partitions) >= SITES:
         words = f"--max-share {OF_SITES:g}, the default without a partition"
         return Limit(OF_SITES, f"{words} (--max-share 1: no limit)")

@@ -10,6 +10,7 @@ from furlkit.aggregators.mean import dominant, limited
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.container.seal import with_digits
+from furlkit.stages.aggregate.claims import limit_of
 
 WEIGHT, VARIANCE = "encoder.conv1.weight", "encoder.bn1.running_var"
 
@@ -128,6 +129,12 @@ def test_two_sites_have_no_default_limit(world, sites, mean):
 def test_a_claimed_partition_does_not_turn_the_limit_off(world, sites, mean, forge):
     forge(sites, facts={"partition": "0" * 64})
     assert shares_in(mean()[1])[2] == 0.5
+
+
+def test_a_claimed_partition_of_another_type_does_not_end_the_round():
+    claimed: list = ["a", ["b"], "a"]
+    assert limit_of(None, claimed).most == 0.5
+    assert limit_of(None, ["a"] * 3).most is None
 
 
 @pytest.mark.parametrize(
