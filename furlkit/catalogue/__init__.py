@@ -83,4 +83,4 @@ from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import direction_of, kinds_of, received_paths, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
-from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES
+from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES, our_name

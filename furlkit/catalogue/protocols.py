@@ -198,7 +198,7 @@ PROTOCOLS = named(
                        "Test clients only on test images of the client's domain "
                        "(FedStyle's personalisation).", newer=True),
                 Option("client", Clients(names=True),
-                       help="Clients to score: 3, 0-4, 0,2,5-7; or a site's name.",
+                       help="Clients to score: 3, 0-4, 0,2,5-7, all; or a site's name.",
                        usual="clients with a file, or all", recorded=False,
                        variable="clients"),
             ),

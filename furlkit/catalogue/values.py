@@ -6,6 +6,7 @@ from typing import Any
 from furlkit.catalogue.entries import Option, Teacher, entry_of, key_of
 from furlkit.catalogue.installed import objectives, plugin_options, terms
 from furlkit.catalogue.registry import COMMANDS
+from furlkit.catalogue.words import our_name
 from furlkit.errors import UsageError
 
 # Keys of options that may name a plugin's entry, with the entry-point group.
@@ -40,11 +41,14 @@ def resolved(
     typed the choice that excludes the option.
     """
     entry, values = COMMANDS[command], dict(given)
+    options = entry.options
 
     def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
         overruled = mixed or choice in by_hand
         if option.key in by_hand or (option.key in from_preset and not overruled):
-            raise UsageError(f"--{option.name} does not apply {why}")
+            name = our_name(option.name, {other.name for other in options.values()})
+            hint = f"; did you mean --{name}?" if name else ""
+            raise UsageError(f"--{option.name} does not apply {why}{hint}")
 
     for family in entry.families:
         name, choice = values[family.choice.key], family.choice
@@ -59,7 +63,6 @@ def resolved(
                 values.pop(option.key, None)
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
-    options = entry.options
     for option in options.values():
         for other in option.replaces.split() if values.get(option.key) else ():
             if key_of(other) in by_hand:

@@ -4,6 +4,8 @@
 these words without explanation.
 """
 
+from collections.abc import Collection
+
 GLOSSARY = {
     "accuracy": "share of test images with a correct prediction of the class",
     "alignment": "mean squared distance between the outputs of two views of an image, of "
@@ -48,12 +50,14 @@ GLOSSARY = {
 # Names of options in papers and other programs, and furlkit's names for them.
 OTHER_NAMES = {
     "algorithm": ("rule", "objective"),
+    "alg": ("rule", "objective"),
     "alpha": ("concentration",),
     "arch": ("encoder",),
     "backbone": ("encoder",),
     "beta": ("concentration",),
     "bs": ("batch-size",),
     "data-dir": ("data-root", "data"),
+    "datadir": ("data-root", "data"),
     "dataset": ("data",),
     "dirichlet-alpha": ("concentration",),
     "eta": ("lr",),
@@ -65,12 +69,20 @@ OTHER_NAMES = {
     "model": ("encoder",),
     "mu": ("proximal",),
     "n-clients": ("clients",),
+    "n-parties": ("clients",),
     "num-clients": ("clients",),
     "optimizer": ("optimiser",),
     "out": ("output",),
     "out-dir": ("output",),
     "random-state": ("seed",),
     "tau": ("temperature",),
+    "temp": ("temperature",),
     "wd": ("weight-decay",),
     "workers": ("threads",),
 }
+
+
+def our_name(word: str, known: Collection[str]) -> str:
+    """Option among `known` for a name of other programs, with - or _; or empty."""
+    names = OTHER_NAMES.get(word.replace("_", "-"), ())
+    return next((name for name in names if name in known), "")

@@ -47,7 +47,7 @@ COMMAND = command("attack", "Turn an honest upload into a hostile upload, for re
     Argument("known", File("checkpoint"), "[KNOWN]...", required=False, several=True),
     group(IN_OUT,
         Option("clients", Clients(names=True),
-               help="Hostile clients: 0,1, or a site's name. Uploads of other clients "
+               help="Hostile clients: 0,1, all, or a site's name. Uploads of other clients "
                     "are copied unchanged.", recorded=False, usual="all"),
         output("checkpoint|features"),
     ),

@@ -87,7 +87,7 @@ def _outcome(arguments: list[str] | None) -> int:
     try:
         stopping.install()
         with bugs.kept(expected=CLICKS):
-            furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
+            _run_command(arguments)
     except (FurlkitError, Stopped) as error:
         console.error(str(error))
         return error.exit_code
@@ -111,6 +111,17 @@ def _outcome(arguments: list[str] | None) -> int:
     finally:
         console.settings.reset()
     return 0
+
+
+def _run_command(arguments: list[str] | None) -> None:
+    """Run a command; a reader of --help that ends early, like `head`, is no failure."""
+    stdout = sys.stdout
+    try:
+        furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
+    except SystemExit:
+        # After a broken pipe click replaces stdout and exits with 1.
+        if sys.stdout is stdout:
+            raise
 
 
 def _memory_remedy() -> str:

@@ -217,10 +217,9 @@ class Command(click.Command):
         """An error about an unknown option with furlkit's name for the option."""
         word = error.option_name.lstrip("-")
         known = [option.name for option in self.entry.options.values()]
-        called = [name for name in catalogue.OTHER_NAMES.get(word, ()) if name in known]
         hint = did_you_mean(word, known, "--")
-        if called:
-            hint = f"; did you mean --{called[0]}?"
+        if name := catalogue.our_name(word, known):
+            hint = f"; did you mean --{name}?"
         if self.entry.name == "plan":
             hint = f"; a setting of the recipe is given without dashes: {word}=VALUE"
         return click.UsageError(f"No such option {error.option_name}{hint}", error.ctx)

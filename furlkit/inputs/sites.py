@@ -38,6 +38,11 @@ def chosen_clients(
     return tuple(np.flatnonzero(read_partition(partition).sizes).tolist())
 
 
+def unless_all(clients: tuple[ClientId, ...] | None) -> tuple[ClientId, ...] | None:
+    """Return the given clients; None, the default, for `all`."""
+    return None if clients == ("all",) else clients
+
+
 def check_one_site(clients: Sequence[ClientId]) -> None:
     """Without a partition, refuse more than one client."""
     if len(clients) > 1:

@@ -112,8 +112,20 @@ def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ..
     """
     found: list[Path] = []
     for path in paths:
-        found += _below(path, protocol, last) if path.is_dir() else [path]
+        if path.is_dir():
+            found += _below(path, protocol, last)
+        else:
+            _check_protocol(protocol)
+            found.append(path)
     return tuple(found)
+
+
+def _check_protocol(protocol: str) -> None:
+    if protocol not in PROTOCOLS:
+        raise UsageError(
+            f"--protocol {protocol}: known are {', '.join(PROTOCOLS)}"
+            f"{did_you_mean(protocol, PROTOCOLS)}"
+        )
 
 
 def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
@@ -124,12 +136,8 @@ def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
         known = metrics.get("protocol"), facts_of(metrics).get("role")
         if known == (protocol, role):
             rounds[path] = round_of(path, metrics)
-    if not rounds and protocol not in PROTOCOLS:
-        raise UsageError(
-            f"--protocol {protocol}: known are {', '.join(PROTOCOLS)}"
-            f"{did_you_mean(protocol, PROTOCOLS)}"
-        )
     if not rounds:
+        _check_protocol(protocol)
         raise InputError(
             f"{folder}: has no {protocol} metrics of a global model; run "
             f"furlkit evaluate {protocol}, or choose another --protocol"

@@ -27,6 +27,7 @@ from furlkit.files.container.write import write
 from furlkit.files.features import read_features
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
+from furlkit.inputs.sites import unless_all
 from furlkit.randomness import numpy_generator
 from furlkit.weights import Tensors, is_batchnorm_statistic
 
@@ -65,7 +66,7 @@ class Options:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Read the upload, change the tensors, and write the tensors with a new header."""
-    options = fill(Options, values)
+    options = fill(Options, {**values, "clients": unless_all(values["clients"])})
     read = [options.upload, *options.known, options.parent, options.of]
     check_output(options.output, [*read, options.partition])
     opened = Container(options.upload)

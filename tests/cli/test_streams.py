@@ -53,6 +53,17 @@ def test_training_whose_log_nobody_reads(world, environment, expected):
     assert output.read_bytes() == expected
 
 
+def test_help_that_nobody_reads_is_no_bug(environment):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "furlkit", "--help"],
+        env=environment, stdout=write, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
 @pytest.mark.parametrize(
     "arguments, code", [(("inspect", "nowhere"), 65), (("inspect", "--no-such"), 2)]

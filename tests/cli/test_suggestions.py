@@ -21,6 +21,10 @@ MISTYPED = {
     "partition --data digits --scheme dirichlett -o p": "did you mean dirichlet?",
     "partition --data digits --scheme dirichlet --alpha 1 -o p":
         "did you mean --concentration?",
+    "partition --data digits --n_parties 3 -o p": "did you mean --clients?",
+    f"{TRAIN} --mu 0.1": "did you mean --proximal?",
+    "compare --series a=x.json --series b=y.json --protocol liner": "did you mean linear?",
+    "plot curve x.json --protocol knnn -o c.png": "did you mean knn?",
     "partition --data digts -o p": "did you mean digits?",
     "partition --dataset digits -o p": "did you mean --data?",
     "aggregate x --rule medan -o y": "did you mean median?",

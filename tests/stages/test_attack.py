@@ -82,7 +82,10 @@ def test_clients_that_do_not_attack_are_copied_to_the_byte(world, run):
     assert run(*line, "--clients", "0,2").out.endswith("as client 1 sent it\n")
     assert world.output.read_bytes() == world.clients[1].read_bytes()
     assert run(*line, "--clients", "1").code == 0
-    assert world.output.read_bytes() != world.clients[1].read_bytes()
+    hostile = world.output.read_bytes()
+    assert hostile != world.clients[1].read_bytes()
+    assert run(*line, "--clients", "all").code == 0
+    assert world.output.read_bytes() == hostile
 
 
 def test_a_site_with_a_name_may_attack(world, run):

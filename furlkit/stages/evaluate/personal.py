@@ -29,7 +29,7 @@ from furlkit.inputs.labelled import open_pair, train_and_test
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.inputs.sites import check_one_site, images_of
+from furlkit.inputs.sites import check_one_site, images_of, unless_all
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of
@@ -78,7 +78,7 @@ class Inputs(NamedTuple):
         """Named clients; otherwise clients with a file; otherwise every client."""
         every = range(self.partition.facts.clients if self.partition else 1)
         known = sorted(self.files, key=client_order)
-        return list(self.options.clients or known or every)
+        return list(unless_all(self.options.clients) or known or every)
 
     @property
     def source(self) -> str:

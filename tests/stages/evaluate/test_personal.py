@@ -116,6 +116,12 @@ def test_a_single_client_with_the_global_model_is_evaluate_linear(
     assert own["accuracy"] == pytest.approx(linear["accuracy"])
 
 
+def test_all_names_every_client(score, method):
+    model = method("fedavg") / "g2"
+    found = score("every", model, more=("--client", "all"))
+    assert found["clients"] == score("usual", model)["clients"]
+
+
 def test_images_of_others_do_not_count(score, method, world, tmp_path, forge):
     """A client's score is the same where the labels of all others are wrong."""
     model = method("fedavg") / "g2"
