@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from furlkit.files.metrics import read_metrics, write_metrics
 from furlkit.reports.trackers.points import Point, points
 from furlkit.reports.trackers.tensorboard import checksum, read_events
 from tests.reports.page.made_up import make_run
@@ -64,6 +65,16 @@ def test_csv_has_a_row_for_each_number(run, made):
     assert scores["2", "linear/accuracy"]["client"] == ""
 
 
+def test_scores_of_aggregated_models_have_the_seed_of_the_run(tmp_path):
+    folder = make_run(tmp_path / "exp", clients=1, rounds=1, seed=3)
+    path = folder / "r001" / "knn.json"
+    document = read_metrics(path)
+    document["checkpoint"]["seed"] = None  # aggregate draws no random numbers.
+    del document["content"]
+    write_metrics(path, document)
+    assert {point.seed for point in points(folder, "exp")} == {3}
+
+
 def test_steps_count_epochs_over_the_rounds(made):
     steps = [p.step for p in points(made, "exp") if p.tag == "loss.simclr/client_1"]
     assert steps == [1, 2, 3, 4]
@@ -99,6 +110,17 @@ def test_a_file_cut_anywhere_by_a_kill_is_completed(run, made, to, file):
         assert outcome.code == 0, outcome.err
         assert path.read_bytes() == whole
     assert outcome.out == f"{to}: 0 new points of 1 run\n"
+
+
+def test_a_kill_within_a_letter_of_two_bytes(run, made):
+    made.rename("\u00e9tude")
+    line = ("log", "\u00e9tude", "--to", "csv")
+    assert run(*line).code == 0
+    path = Path("csv/points.csv")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rfind(b"\xc3") + 1])
+    assert run(*line).out == "csv: 1 new point of 1 run\n"
+    assert path.read_bytes() == whole
 
 
 def test_tensorboard_has_the_values_of_the_journals(run, made):
@@ -198,6 +220,15 @@ def test_names_of_runs_do_not_depend_on_the_current_folder(run, made, monkeypatc
     assert outcome.out == "../csv: 0 new points of 2 runs\n"
 
 
+def test_log_does_not_load_torch(made, python):
+    code = (
+        "import sys; from furlkit.cli.program import _outcome; "
+        "code = _outcome(['log', 'exp', '--to', 'tensorboard', '-q']); "
+        "print([code, 'torch' in sys.modules, 'sklearn' in sys.modules])"
+    )
+    assert python(code).splitlines()[-1] == "[0, False, False]"
+
+
 # --- refusals -------------------------------------------------------------------------
 
 
@@ -213,12 +244,14 @@ def test_a_folder_without_points_is_refused(run, made):
     assert outcome.code == 65 and "empty: has no journal" in outcome.err
 
 
-def test_another_table_is_not_overwritten(run, made):
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", f"{','.join(COLUMNS)}\n1,2\n"])
+def test_another_table_is_not_overwritten(run, made, text):
     Path("csv").mkdir()
-    Path("csv/points.csv").write_text("a,b\n1,2\n")
+    Path("csv/points.csv").write_text(text)
     outcome = run("log", made, "--to", "csv")
     assert outcome.code == 65 and "csv/points.csv" in outcome.err
-    assert Path("csv/points.csv").read_text() == "a,b\n1,2\n"
+    assert "table of furlkit log" in outcome.err
+    assert Path("csv/points.csv").read_text() == text
 
 
 @pytest.mark.parametrize("to", ["mlflow", "wandb", "trackio"])

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from furlkit.errors import InputError
@@ -21,22 +22,24 @@ class Writer:
         self.path = folder / "points.csv"
         folder.mkdir(parents=True, exist_ok=True)
         handle = open_in_place(self.path, os.O_RDWR | os.O_CREAT)
-        self._stream = os.fdopen(handle, "r+", newline="", encoding="utf-8")
-        self._values = self._read()
+        self._stream = os.fdopen(handle, "r+b")
+        try:
+            self._values = self._read()
+        except (ValueError, IndexError, csv.Error) as error:
+            raise InputError(
+                f"{self.path}: is not a table of furlkit log: {error}; choose another -o"
+            ) from error
 
     def _read(self) -> dict[tuple[str, ...], float]:
-        text = self._stream.read()
-        text = text[: text.rfind("\n") + 1]
-        self._stream.seek(len(text.encode()))
+        raw = self._stream.read()
+        raw = raw[: raw.rfind(b"\n") + 1]
+        rows = list(csv.reader(io.StringIO(raw.decode(), newline="")))
+        if rows and tuple(rows[0]) != COLUMNS:
+            raise ValueError(f"has other columns than {','.join(COLUMNS)}")
+        self._stream.seek(len(raw))
         self._stream.truncate()
-        rows = list(csv.reader(io.StringIO(text)))
         if not rows:
-            csv.writer(self._stream, lineterminator="\n").writerow(COLUMNS)
-        elif tuple(rows[0]) != COLUMNS:
-            raise InputError(
-                f"{self.path}: has other columns than {','.join(COLUMNS)}; choose "
-                "another -o"
-            )
+            self._stream.write(_line(COLUMNS))
         return {tuple(row[k] for k in KEY): float(row[VALUE]) for row in rows[1:]}
 
     def value(self, point: Point) -> float | None:
@@ -47,7 +50,7 @@ class Writer:
     def add(self, point: Point) -> None:
         """Add a row."""
         row = _row(point)
-        csv.writer(self._stream, lineterminator="\n").writerow(row)
+        self._stream.write(_line(row))
         self._values[tuple(row[k] for k in KEY)] = point.value
 
     def flush(self) -> None:
@@ -57,6 +60,12 @@ class Writer:
     def close(self) -> None:
         """Write the rows, and close the file."""
         self._stream.close()
+
+
+def _line(row: Sequence[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(row)
+    return text.getvalue().encode()
 
 
 def _row(point: Point) -> list[str]:

@@ -69,18 +69,31 @@ def points(folder: Path, run: str) -> Iterator[Point]:
     A training's epochs are read when the training has written its output: the header has
     the round and the client, and the journal is complete.
     """
-    for file in read_files([folder]):
+    files = read_files([folder])
+    for file in files:
         yield from _epochs(file, run, _curve(file.path, folder))
+    seeds = {file.seed for file in files} - {None}
+    seed = seeds.pop() if len(seeds) == 1 else None
+    for path, metrics in _metrics_files(folder):
+        for point in _scores(path, metrics, run, _curve(path, folder)):
+            # The header of an aggregated model has no seed.
+            yield point if point.seed is not None else point._replace(seed=seed)
+
+
+def _metrics_files(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Metrics files below a folder; broken files are left out with a warning."""
     for path in sorted(folder.rglob("*.json")):
         if path.relative_to(folder).parts[0] == "plan":
             continue
         try:
             document = read_json(path)
-            if isinstance(document, dict) and document.get("kind") == "metrics":
-                metrics = as_metrics(path, document)
-                yield from _scores(path, metrics, run, _curve(path, folder))
+            if not isinstance(document, dict) or document.get("kind") != "metrics":
+                continue
+            metrics = as_metrics(path, document)
         except InputError as error:
             console.warn(f"{error}; left out")
+        else:
+            yield path, metrics
 
 
 def _curve(path: Path, folder: Path) -> str:
@@ -96,9 +109,8 @@ def _epochs(file: File, run: str, curve: str) -> Iterator[Point]:
     client, round_ = file.facts.get("client"), _whole(file.facts.get("round"))
     client = client if is_client(client) else None
     # Every round has the same number of epochs, also if --steps decides the number.
-    before = max((round_ or 1) - 1, 0) * max(
-        (line["epoch"] for line in lines), default=0
-    )
+    last = max((line["epoch"] for line in lines), default=0)
+    before = max((round_ or 1) - 1, 0) * last
     # A client's curve has one name in all rounds: the folder of the phase, if any.
     place = curve if client is None else curve.rpartition("/")[0]
     for line in lines:
