@@ -40,15 +40,14 @@ def resolved(
     if typed, or if a preset contradicts itself; a preset's option is ignored if the user
     typed the choice that excludes the option.
     """
-    entry, values = COMMANDS[command], dict(given)
-    options = entry.options
+    entry, options = COMMANDS[command], COMMANDS[command].options
+    values = dict(given)
 
     def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
         overruled = mixed or choice in by_hand
         if option.key in by_hand or (option.key in from_preset and not overruled):
-            name = our_name(option.name, {other.name for other in options.values()})
-            hint = f"; did you mean --{name}?" if name else ""
-            raise UsageError(f"--{option.name} does not apply {why}{hint}")
+            why += _other_option(option.name, options)
+            raise UsageError(f"--{option.name} does not apply {why}")
 
     for family in entry.families:
         name, choice = values[family.choice.key], family.choice
@@ -71,6 +70,12 @@ def resolved(
             refuse(option, *unmet)
             values[option.key] = option.default
     return values
+
+
+def _other_option(word: str, options: Mapping[str, Option]) -> str:
+    """End of a message: the option that papers call `word`, or an empty text."""
+    name = our_name(word, {option.name for option in options.values()})
+    return f"; did you mean --{name}?" if name else ""
 
 
 def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
