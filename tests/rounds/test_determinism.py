@@ -148,7 +148,7 @@ def test_a_round_by_hand_twice(tmp_path):
         }
         for name in "ab"
     )
-    assert len(a) == 11 and a == b
+    assert len(a) == 12 and a == b
 
 
 def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
