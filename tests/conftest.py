@@ -257,6 +257,8 @@ def refused(run, snapshot) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory) -> Callable[[str], Path]:
     """Return the private key of a name, without a passphrase; NAME.pub is beside it."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("needs ssh-keygen of OpenSSH")
     folder = tmp_path_factory.mktemp("keys")
 
     def key(name: str) -> Path:
