@@ -66,7 +66,7 @@ def test_a_name_that_is_a_pattern_is_refused(world, refused, forge, keys, client
     refused(world.folder, 65, [upload, "client called"], *words)
 
 
-def test_a_key_that_cannot_sign(world, refused, tmp_path):
+def test_a_key_that_cannot_sign(keys, world, refused, tmp_path):
     key = tmp_path / "nobody"
     words = ("sign", world.clients[0], "--key", key)
     refused(world.folder, 65, [key, "No such file"], *words)
