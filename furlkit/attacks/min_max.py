@@ -1,4 +1,4 @@
-"""Min-max: as far from the mean as the honest updates are from each other.
+"""Min-max: the largest shift of the mean within the spread of the honest updates.
 
 Shejwalkar and Houmansadr, "Manipulating the Byzantine: Optimizing Model Poisoning
 Attacks and Defenses for Federated Learning", NDSS 2021, section IV: Min-Max.

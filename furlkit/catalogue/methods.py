@@ -690,7 +690,7 @@ ATTACKS = named(
         equation="inner-product manipulation",
         printed="as printed; epsilon 0.5 is our choice",
     ),
-    Attack("min-max", "the KNOWN updates' mean, moved as far as they are apart",
+    Attack("min-max", "the KNOWN updates' mean, shifted within the spread of KNOWN updates",
         "furlkit.attacks.min_max:min_max",
         (_START, _JITTER,
          Option("direction", Choice(("deviation", "unit", "sign")), "deviation",

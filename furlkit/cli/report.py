@@ -40,7 +40,7 @@ COMMAND = command("report", "Write one HTML page about runs: problems, scores, c
                help="The page reloads itself after this number of seconds.",
                recorded=False, metavar="SECONDS"),
         Option("with-images", Flag(), False,
-               "Show some images of each client, as the network sees them.",
+               "Show a few images per client in the network's form.",
                recorded=False),
         Option("tables", File("folder", direction="written"),
                help="Folder for the tables of the page, as CSV files.",

@@ -7,7 +7,9 @@ another run; [stages] has one command line per stage; [resources] is for cluster
 
 A table [SETTING.VALUE] applies if SETTING is VALUE. The table may set settings, and may
 change [SETTING.VALUE.stages], files and inputs like a recipe that extends this recipe;
-with `extends = "OTHER"`, the table [SETTING.OTHER] applies first. With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
+with `extends = "OTHER"`, the table [SETTING.OTHER] applies first.
+
+With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
 does not set. A setting may contain other settings, like
 data = "{folder}/train-{seed}.safetensors".
 
@@ -273,7 +275,7 @@ def _check_case(recipe: Recipe, name: str, value: str) -> None:
     """Check a table [SETTING.VALUE]: settings, and sections like a recipe's."""
     where = f"{recipe.path}: [{name}.{value}]"
     own: dict[str, Any] = dict(recipe.cases[name][value])
-    _with_sections(recipe, {name: own.pop(name, {}) for name in SECTIONS})
+    _with_sections(recipe, {part: own.pop(part, {}) for part in SECTIONS})
     if (base := own.pop("extends", value)) not in recipe.cases[name]:
         known = ", ".join(recipe.cases[name])
         raise InputError(f"{where}: extends {base!r}, expected one of {known}")

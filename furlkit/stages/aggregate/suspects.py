@@ -50,7 +50,7 @@ def nearly_equal(group: Sequence[ClientId]) -> str:
 
 
 def disagreement(many: Sequence[ClientId], few: Sequence[ClientId]) -> str:
-    """Words for two groups of clients that work against each other."""
+    """Words for two opposed groups of clients."""
     return (
         f"two groups disagree: {_listed(many)} ({len(many)}) and {_listed(few)} "
         f"({len(few)}); updates do not show which group is hostile"
