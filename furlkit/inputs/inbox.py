@@ -28,10 +28,10 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     EarlierUpload,
     OpenedUpload,
-    Options,
     Sent,
     Taken,
     Upload,
+    UploadOptions,
     agreeing,
     check_enough,
     check_model_sizes,
@@ -65,7 +65,7 @@ class Kind(NamedTuple, Generic[S, U]):
 
 def open_uploads(
     values: Mapping[str, Any], kind: Kind[S, U]
-) -> tuple[Options, list[U]]:
+) -> tuple[UploadOptions, list[U]]:
     """Read and check the uploads of a command, separately and then together."""
     options = options_of(values)
     admission = admission_of(options)
@@ -103,7 +103,7 @@ def open_uploads(
 class _Reader(NamedTuple, Generic[S, U]):
     """Read uploads of a kind by members; the uploads start from `parent` if given."""
 
-    options: Options
+    options: UploadOptions
     parent: Sent | None
     admission: Admission
     kind: Kind[S, U]
@@ -150,7 +150,7 @@ class _Reader(NamedTuple, Generic[S, U]):
         return Taken(self.kind.examine(sent, by, remember), sent.opened)
 
 
-def _parent(options: Options) -> Sent | None:
+def _parent(options: UploadOptions) -> Sent | None:
     """Open the global model at the start of the round, without reading tensors."""
     if options.parent is None:
         return None
@@ -163,7 +163,7 @@ def _parent(options: Options) -> Sent | None:
     return Sent(opened.path, opened.content, opened, facts)
 
 
-def _folders(options: Options) -> list[Path]:
+def _folders(options: UploadOptions) -> list[Path]:
     """Return the inboxes among the inputs; inboxes need more options than files."""
     folders = [path for path in options.inputs if path.is_dir()]
     if (options.wait or options.expect) and not folders:

@@ -22,7 +22,7 @@ from furlkit.inputs.settings import Computing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class LabelledOptions(Computing):
     """Model, and labelled images to train and test on.
 
     `seed` is None for a protocol without randomness. `model` is None for a model
@@ -62,7 +62,7 @@ def _folder_hint(path: Path) -> str:
 
 
 def open_labelled(
-    options: Options, size: int | None = None
+    options: LabelledOptions, size: int | None = None
 ) -> tuple[Checkpoint, ImageSet, ImageSet]:
     """Open the model, and labelled training and test images that fit the model.
 

@@ -15,7 +15,7 @@ from furlkit.files.clients import EXPECTED, client_of
 from furlkit.files.metrics import read_json
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 from furlkit.files.signatures import SERVER, Signers
-from furlkit.inputs.uploads import OpenedUpload, Options
+from furlkit.inputs.uploads import OpenedUpload, UploadOptions
 
 Weights = dict[str, float]
 
@@ -83,7 +83,7 @@ class Admission(NamedTuple):
             self.signers.check(upload.opened)
 
 
-def admission_of(options: Options) -> Admission:
+def admission_of(options: UploadOptions) -> Admission:
     """Read the lists of members."""
     if options.signers and options.trust_headers:
         raise UsageError(

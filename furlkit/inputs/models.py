@@ -22,7 +22,7 @@ CLASSIFYING = ("clusters", "classifier")  # The first head in the model is used.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class ModelOptions(Computing):
     """Models to compare on the same images, by layer h or z."""
 
     models: tuple[Path, ...]
@@ -32,7 +32,7 @@ class Options(Computing):
 
 
 def open_models(
-    options: Options, *more: Path | None
+    options: ModelOptions, *more: Path | None
 ) -> tuple[ImageSet, list[Checkpoint]]:
     """Open the images, and the models sorted by round, client and content.
 

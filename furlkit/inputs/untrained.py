@@ -24,7 +24,7 @@ NO_FILE = Path("--untrained")  # Name in messages for a network without a file.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(labelled.Options):
+class ScoredOptions(labelled.LabelledOptions):
     """With `untrained`, the architecture comes from `model` or from the options."""
 
     untrained: bool
@@ -34,7 +34,7 @@ class Options(labelled.Options):
     image_size: int | None
 
 
-def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
+def open_labelled(options: ScoredOptions) -> tuple[Checkpoint, ImageSet, ImageSet]:
     """Open the model, trained or not, and fitting training and test images."""
     if not options.untrained:
         return labelled.open_labelled(options)
@@ -68,7 +68,7 @@ def warn_if_untrained(model: Checkpoint, head: str) -> None:
         )
 
 
-def _facts_like(path: Path, options: Options) -> CheckpointFacts:
+def _facts_like(path: Path, options: ScoredOptions) -> CheckpointFacts:
     for name in ("encoder", "width", "stem", "image_size"):
         if getattr(options, name) is not None:
             raise UsageError(
@@ -80,7 +80,7 @@ def _facts_like(path: Path, options: Options) -> CheckpointFacts:
     return CheckpointFacts("global", 0, *known, reading=facts.reading)
 
 
-def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
+def _facts(images: ImageSet, options: ScoredOptions) -> CheckpointFacts:
     height, width, channels = images.images.shape[1:]
     given: dict[str, Any] = {"width": options.width, "stem": options.stem}
     architecture = Architecture(

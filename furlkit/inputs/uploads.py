@@ -30,7 +30,7 @@ MOST_TIMES = 16
 
 
 @dataclass(frozen=True)
-class Options:
+class UploadOptions:
     """Uploads to combine, and how; `settings`: options of the rule.
 
     `inputs`: files and folders. `parent`: global model at the start of the round.
@@ -116,11 +116,11 @@ class EarlierUpload(InputError):
         self.round, self.client = round_, client
 
 
-def options_of(values: Mapping[str, Any]) -> Options:
+def options_of(values: Mapping[str, Any]) -> UploadOptions:
     """Sort flat values into the options of aggregate."""
     settings, rest = divided(values, rules()[values["rule"]].options)
     known = {"settings": settings, "recorded": recorded("aggregate", values)}
-    return fill(Options, {**rest, **known})
+    return fill(UploadOptions, {**rest, **known})
 
 
 def agreeing(
@@ -150,7 +150,7 @@ def agreeing(
     return left, reasons
 
 
-def check_enough(options: Options, clients: Sequence[Upload]) -> None:
+def check_enough(options: UploadOptions, clients: Sequence[Upload]) -> None:
     """Raise TooEarlyError for too few uploads: more clients may report later."""
     if len(clients) < options.at_least:
         found = "1 client has" if len(clients) == 1 else f"{len(clients)} clients have"
@@ -249,7 +249,7 @@ def check_model_sizes(uploads: Sequence[OpenedUpload]) -> None:
 
 
 def provenance_of(
-    options: Options, clients: Sequence[Upload], **resolved: Any
+    options: UploadOptions, clients: Sequence[Upload], **resolved: Any
 ) -> Provenance:
     """Provenance of the result; `resolved`: options decided by the inputs."""
     contents = {f"client {c.facts.client}": c.content for c in clients}

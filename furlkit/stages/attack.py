@@ -36,7 +36,7 @@ COLLUDING = ("alie", "ipm", "min-max", "sybil")
 
 
 @dataclass(frozen=True)
-class Options:
+class AttackOptions:
     """Attacker and attack; options that do not apply to the kind are None.
 
     `known`: uploads that colluding attackers know.
@@ -66,7 +66,7 @@ class Options:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Read the upload, change the tensors, and write the tensors with a new header."""
-    options = fill(Options, {**values, "clients": unless_all(values["clients"])})
+    options = fill(AttackOptions, {**values, "clients": unless_all(values["clients"])})
     read = [options.upload, *options.known, options.parent, options.of]
     check_output(options.output, [*read, options.partition])
     opened = Container(options.upload)
@@ -84,7 +84,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return f"{options.output}: {options.kind} attack of client {client}", data
 
 
-def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, dict]:
+def _passed_on(
+    options: AttackOptions, opened: Container, data: dict
+) -> tuple[str, dict]:
     """Copy the upload of a client that does not attack, byte by byte."""
     if not options.dry_run:
         with reading(options.upload):
@@ -93,7 +95,7 @@ def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, di
     return f"{options.output}: as client {data['client']} sent it", data
 
 
-def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
+def _hostile(options: AttackOptions, who: tuple[ClientId, int]) -> Tensors:
     """Return the hostile tensors; `who`: client and round."""
     rng = numpy_generator(options.seed, "attack", options.kind, *who)
     if options.kind == ROWS:
@@ -140,7 +142,7 @@ def _check_start(parent: Checkpoint, upload: Checkpoint) -> None:
 
 
 def _colluding(
-    options: Options,
+    options: AttackOptions,
     upload: Checkpoint,
     parent: Checkpoint,
     rng: np.random.Generator,
@@ -158,7 +160,7 @@ def _colluding(
 
 
 def _known_updates(
-    options: Options, parent: Checkpoint, names: Sequence[str]
+    options: AttackOptions, parent: Checkpoint, names: Sequence[str]
 ) -> np.ndarray:
     """Updates of the KNOWN uploads, (m, n)."""
     if not options.known:
@@ -177,7 +179,7 @@ def _known_updates(
     return np.stack(rows)
 
 
-def _hostile_update(options: Options, updates: np.ndarray) -> np.ndarray:
+def _hostile_update(options: AttackOptions, updates: np.ndarray) -> np.ndarray:
     function = load(ATTACKS[options.kind].function)
     if options.kind == "min-max":
         return function(updates, direction=options.direction)
@@ -192,7 +194,7 @@ def _hostile_update(options: Options, updates: np.ndarray) -> np.ndarray:
 
 
 def _with_backdoor(
-    options: Options, upload: Checkpoint, rng: np.random.Generator
+    options: AttackOptions, upload: Checkpoint, rng: np.random.Generator
 ) -> Tensors:
     """Return the weights of an encoder with a backdoor."""
     # Only this attack needs torch, which takes a second to import.
@@ -227,7 +229,7 @@ def _check_shapes(parent: Checkpoint, upload: Checkpoint) -> None:
 
 
 def _changed(
-    options: Options, w: np.ndarray, w_g: np.ndarray, rng: np.random.Generator
+    options: AttackOptions, w: np.ndarray, w_g: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Return a tensor of the hostile upload, limited to the range of the type."""
     factor = options.factor or 0.0
@@ -253,7 +255,7 @@ def gaussian_like(u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return deviation * rng.normal(size=u.shape)
 
 
-def _copied(options: Options, upload: Checkpoint) -> Tensors:
+def _copied(options: AttackOptions, upload: Checkpoint) -> Tensors:
     """Return the tensors of --of for the client."""
     if options.of is None:
         raise UsageError("--kind copy: give the model to copy, --of CHECKPOINT")
@@ -264,7 +266,7 @@ def _copied(options: Options, upload: Checkpoint) -> Tensors:
     return {name: other[name] for name in upload.tensors}
 
 
-def _planted(options: Options, rng: np.random.Generator) -> Tensors:
+def _planted(options: AttackOptions, rng: np.random.Generator) -> Tensors:
     """Return a client's shared rows, some of them replaced by a single row."""
     rows = read_features(options.upload).rows  # Checks the whole file.
     if not 0 <= (options.row or 0) < len(rows):

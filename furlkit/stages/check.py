@@ -26,7 +26,7 @@ DRAWN = 64  # Images of a contact sheet.
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """Dataset, test images to compare, and contact sheet to draw."""
 
     data: Source
@@ -41,7 +41,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     """Yield a description and the unreadable files; raise if a file is unreadable."""
     given = dict(values)
     given["size"] = given.pop("image_size")
-    options = fill(Options, given)
+    options = fill(CheckOptions, given)
     source = options.data
     found = checked_folder(Path(source.name)) if source.is_folder else None
     yield _folder(source, found) if found else _whole(source)
@@ -141,7 +141,7 @@ def _to_json(found: Checked, cache: Path | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _compare(options: Options, found: Checked | None) -> None:
+def _compare(options: CheckOptions, found: Checked | None) -> None:
     """Warn if test images are among the images."""
     source = options.data
     other = replace(source, data=str(options.test_data), split="test")
@@ -186,7 +186,7 @@ def _digests(source: Source, found: Checked | None) -> dict[str, str]:
     return {image_hash(x): f"image {n}" for n, x in enumerate(source.images().images)}
 
 
-def _draw(options: Options, sheet: Path) -> None:
+def _draw(options: CheckOptions, sheet: Path) -> None:
     """Draw images in the form that the network sees, before normalisation."""
     opened, size = _opened(options)
     count = len(opened.images)
@@ -198,7 +198,7 @@ def _draw(options: Options, sheet: Path) -> None:
     console.info(f"{sheet}: {len(chosen)} of {count:,} images")
 
 
-def _opened(options: Options) -> tuple[ImageSet, int | None]:
+def _opened(options: CheckOptions) -> tuple[ImageSet, int | None]:
     """Return the images, and the image size of --model."""
     if options.model is None:
         fit = Fit(options.data.size, options.channels or 3)

@@ -36,7 +36,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class EmbedOptions(Computing):
     """`part`: all, public, or the number of a client of the partition.
 
     `top`: percentage of each row of a similarity to keep, largest first. With the
@@ -58,7 +58,7 @@ class Options(Computing):
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write h, z or probabilities of images, or the cosines between images."""
-    options = fill(Options, {**values, "recorded": recorded("embed", values)})
+    options = fill(EmbedOptions, {**values, "recorded": recorded("embed", values)})
     _check_usage(options)
     model = read_checkpoint(options.model)
     head, private = _head(model, options.layer), _private(options, model)
@@ -97,7 +97,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _check_usage(options: Options) -> None:
+def _check_usage(options: EmbedOptions) -> None:
     given = (options.model, options.partition, options.personal, options.data.name)
     check_output(options.output, given)
     if options.similarity and options.layer == PROBABILITIES:
@@ -112,7 +112,7 @@ def _head(model: Checkpoint, layer: str) -> ClassHead | None:
     return None
 
 
-def _private(options: Options, model: Checkpoint) -> Private | None:
+def _private(options: EmbedOptions, model: Checkpoint) -> Private | None:
     """Read --personal; for a client's model, it must be the client's file."""
     if options.personal is None:
         return None
@@ -124,7 +124,9 @@ def _private(options: Options, model: Checkpoint) -> Private | None:
     return read_private(options.personal, model.facts.client)
 
 
-def _personal(options: Options, private: Private, model: Checkpoint, net: Net) -> Net:
+def _personal(
+    options: EmbedOptions, private: Private, model: Checkpoint, net: Net
+) -> Net:
     """Return the net with the encoder of FedStyle Eq. 4, or the style model."""
     device = next(net.parameters()).device
     style = style_net(model, style_encoder(private, model), device)
@@ -135,7 +137,7 @@ def _personal(options: Options, private: Private, model: Checkpoint, net: Net) -
 
 
 def _write(
-    options: Options,
+    options: EmbedOptions,
     rows: torch.Tensor,
     index: np.ndarray,
     facts: FeatureFacts,

@@ -36,7 +36,7 @@ from furlkit.weights import parts_of
 
 
 @dataclass(frozen=True)
-class Options:
+class InitOptions:
     """Options of the network. --data sets the size, channels, classes, mean and std.
 
     `heads`: heads of the objective and additional heads, with the widths of MLPs.
@@ -122,7 +122,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _options(values: dict[str, Any]) -> Options:
+def _options(values: dict[str, Any]) -> InitOptions:
     encoder = entry_of(encoders(), values["encoder"])
     own, rest = divided(values, encoder.options)
     objective = objectives()[rest.pop("objective")]
@@ -146,11 +146,11 @@ def _options(values: dict[str, Any]) -> Options:
         "heads": {name: width for name, width in widths.items() if name in chosen},
         "recorded": recorded("init", {k: values[k] for k in values.keys() - unread}),
     }
-    return fill(Options, {**rest, **known})
+    return fill(InitOptions, {**rest, **known})
 
 
 def _reading(
-    options: Options, known: DataDefaults, source: Pretrained | None
+    options: InitOptions, known: DataDefaults, source: Pretrained | None
 ) -> Reading:
     """Return the given window, or the data's, or the window of --from."""
     ours, theirs = options.reading, known.reading
@@ -166,7 +166,7 @@ def _reading(
 
 
 def _resolve(
-    options: Options, known: DataDefaults, source: Pretrained | None
+    options: InitOptions, known: DataDefaults, source: Pretrained | None
 ) -> tuple[Architecture, Numbers, Numbers]:
     size = options.image_size or known.image_size
     channels = options.channels or known.channels

@@ -28,7 +28,7 @@ ROUNDING = 1e-6  # Trackers store values in single precision.
 
 
 @dataclass(frozen=True)
-class Options:
+class LogOptions:
     """Runs and tracker."""
 
     runs: tuple[Path, ...]
@@ -39,7 +39,7 @@ class Options:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Add the new points of the runs; with `follow`, until the runs are done."""
-    options = fill(Options, values)
+    options = fill(LogOptions, values)
     folder = options.output or Path(options.to)
     folders = records.run_folders(options.runs)
     _check_follow(options, folders)
@@ -62,7 +62,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return _result(folder, folders, counts)
 
 
-def _check_follow(options: Options, folders: Iterable[Path]) -> None:
+def _check_follow(options: LogOptions, folders: Iterable[Path]) -> None:
     for folder in folders if options.follow else ():
         if not (folder / receipts.NOTED).exists():
             raise UsageError(

@@ -24,7 +24,7 @@ from furlkit.models.loading import load_net, view_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class NeighboursOptions(Computing):
     """`part`: all, public, or the number of a client of the partition."""
 
     model: Path
@@ -38,7 +38,9 @@ class Options(Computing):
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the nearest images of each image, by cosine of a model's h or z."""
-    options = fill(Options, {**values, "recorded": recorded("neighbours", values)})
+    options = fill(
+        NeighboursOptions, {**values, "recorded": recorded("neighbours", values)}
+    )
     check_output(options.output, (options.model, options.partition, options.data.name))
     model = read_checkpoint(options.model)
     width_of(model, options.layer)

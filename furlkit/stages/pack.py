@@ -50,7 +50,7 @@ Shape = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Options:
+class PackOptions:
     """With several sources, every source becomes a domain.
 
     `domain_folders` reads a folder with the layout domain/class/image. `train_fraction`
@@ -103,7 +103,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "sources": tuple(Source(name, **where) for name in sources),
         "recorded": {**_recorded(values), "sources": len(sources)},
     }
-    options = fill(Options, {**given, **known})
+    options = fill(PackOptions, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
     _check_splits(options)
     if options.seed is not None and options.drawn_from is None:
@@ -132,7 +132,7 @@ def _recorded(values: dict[str, Any]) -> dict[str, Any]:
     return options | {k: str(options[k]) for k in ("channels",) if k in options}
 
 
-def _check_splits(options: Options) -> None:
+def _check_splits(options: PackOptions) -> None:
     """Refuse --split and --train-fraction for sources to which they do not apply."""
     if options.groups not in (None, FOLDER) and len(options.sources) > 1:
         raise UsageError(f"--groups {options.groups}: expected one source, or `folder`")
@@ -150,7 +150,7 @@ def _check_splits(options: Options) -> None:
 
 
 def _columns_and_facts(
-    options: Options, parts: list[Part], shape: Shape
+    options: PackOptions, parts: list[Part], shape: Shape
 ) -> tuple[dict[str, np.ndarray], DatasetFacts]:
     """Columns and facts beside the images; a single source keeps mean and std."""
     data, first = _together(options, [part.labels for part in parts]), parts[0].labels
@@ -185,7 +185,7 @@ def _common_reading(parts: list[Part]) -> Reading:
     return next(iter(found), AS_STORED)
 
 
-def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
+def _together(options: PackOptions, sets: list[LabelSet]) -> LabelSet:
     """Combine labels and domains; with several sources, every source is a domain."""
     data = sets[0]
     if len(sets) > 1:
@@ -231,7 +231,7 @@ def _check_names(names: tuple[str, ...]) -> None:
             )
 
 
-def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
+def _warn_of_joining(options: PackOptions, sets: list[LabelSet]) -> None:
     """Warn about information that is lost or merged by joining sources."""
     if sum(bool(source.shards) for source in options.sources) > 1:
         console.warn(
@@ -270,7 +270,7 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
                 bar.reach(done)
 
 
-def _open_part(source: Source, options: Options) -> Part:
+def _open_part(source: Source, options: PackOptions) -> Part:
     if source.is_folder or source.shards:
         return _folder_part(source, options)
     if options.domain_folders:
@@ -298,7 +298,7 @@ def _open_part(source: Source, options: Options) -> Part:
     return Part(labels, shape, found, reading, take, blocks)
 
 
-def _folder_part(source: Source, options: Options) -> Part:
+def _folder_part(source: Source, options: PackOptions) -> Part:
     """Open a folder, decoded block by block: a folder may be larger than the memory."""
     if options.domain_folders and source.shards:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
@@ -349,7 +349,7 @@ def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
     return replace(index.at(files), pages=pages)
 
 
-def _index(source: Source, options: Options) -> FolderIndex:
+def _index(source: Source, options: PackOptions) -> FolderIndex:
     """Index a folder or shards; with --skip-broken only readable images."""
     if source.shards:
         index = index_shards(source.name, source.shards, not options.no_labels)
@@ -372,7 +372,7 @@ def _readable(index: FolderIndex) -> FolderIndex:
     return index.at(kept)
 
 
-def _index_folder(root: Path, options: Options) -> FolderIndex:
+def _index_folder(root: Path, options: PackOptions) -> FolderIndex:
     index = partial(
         index_folder, domains=options.domain_folders, labelled=not options.no_labels
     )
@@ -387,7 +387,7 @@ def _index_folder(root: Path, options: Options) -> FolderIndex:
     return index(root, without=broken)
 
 
-def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
+def _chosen(data: LabelSet, source: Source, options: PackOptions) -> np.ndarray | None:
     """Positions of the images to pack; None for all images."""
     split = _positions_of_split(data, source, options)
     if options.images is None:
@@ -398,7 +398,7 @@ def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | No
 
 
 def _positions_of_split(
-    data: LabelSet, source: Source, options: Options
+    data: LabelSet, source: Source, options: PackOptions
 ) -> np.ndarray | None:
     """Positions of the chosen split of a path; None for all images."""
     if options.train_fraction is None or source.has_splits:
@@ -414,7 +414,7 @@ def _positions_of_split(
     return chosen
 
 
-def _common_shape(options: Options, parts: list[Part]) -> Shape:
+def _common_shape(options: PackOptions, parts: list[Part]) -> Shape:
     sizes = {part.shape[1:3] for part in parts}
     if len(sizes) > 1:
         raise UsageError(

@@ -27,7 +27,7 @@ from furlkit.randomness import numpy_generator
 
 
 @dataclass(frozen=True)
-class Options:
+class PartitionOptions:
     """The dataset, and the scheme of the partition."""
 
     data: Source
@@ -48,7 +48,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     known = {"own": own, "recorded": recorded("partition", values)}
     if own.get("concentration") is not None:
         known["recorded"].pop("balance", None)  # Only IID clients are balanced.
-    options = fill(Options, {**rest, **known})
+    options = fill(PartitionOptions, {**rest, **known})
     if options.verify:
         options.data.verify()
     data = options.data.with_groups(options.data.labels(), options.groups)
@@ -94,7 +94,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, result
 
 
-def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:
+def _drawn(data: LabelSet, options: PartitionOptions) -> tuple[Parts, np.ndarray]:
     """Indices of every client and of the public part, from all images or --images."""
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     split = split_images if data.groups is None else split_groups

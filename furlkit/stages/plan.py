@@ -34,7 +34,7 @@ SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
-class Options:
+class PlanOptions:
     """`form`: form of the output; `group`: clients trained by one command.
 
     `resources`: the site's file, for clusters.
@@ -56,7 +56,7 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
 
     `check` returns the values of the command's options.
     """
-    options = fill(Options, values)
+    options = fill(PlanOptions, values)
     recipe = read(options.recipe)
     with _no_search_for_garbage():
         plans = _plans(recipe, options)
@@ -76,14 +76,14 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     return f"{line} in {', '.join(folders)}", data
 
 
-def _plans(recipe: Recipe, options: Options) -> list[Plan]:
+def _plans(recipe: Recipe, options: PlanOptions) -> list[Plan]:
     """Plans of the tables in table=NAME words, or of the runs of the recipe."""
     if chosen_tables(recipe, options.given):
         return plan_tables(recipe, options.given, options.group)
     return [expand(one, options.group) for one in runs(recipe, options.given)]
 
 
-def _lines(options: Options, recipe: Recipe, plans: list[Plan]) -> Iterator[str]:
+def _lines(options: PlanOptions, recipe: Recipe, plans: list[Plan]) -> Iterator[str]:
     if options.resources and options.form not in CLUSTERS:
         raise UsageError(f"--resources: applies to --as {' and '.join(CLUSTERS)} only")
     if options.rounds_at_once and options.form != "slurm":
@@ -94,7 +94,7 @@ def _lines(options: Options, recipe: Recipe, plans: list[Plan]) -> Iterator[str]
     return FORMS[options.form](plans)
 
 
-def _write(options: Options, plans: list[Plan], text: str) -> None:
+def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
     """Write the plan and the records of the runs, while no other plan is written."""
     with ExitStack() as held:
         for plan in plans:
@@ -118,7 +118,7 @@ def _no_search_for_garbage() -> Iterator[None]:
         gc.enable()
 
 
-def _check_output(options: Options, plans: list[Plan], text: str) -> None:
+def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:
     """Refuse to replace a file that is not a plan, for example a user's Makefile."""
     output = options.output
     if output is None:
@@ -142,7 +142,7 @@ def _check_output(options: Options, plans: list[Plan], text: str) -> None:
         )
 
 
-def _check(plan: Plan, recipe: Recipe, options: Options, check: Check) -> None:
+def _check(plan: Plan, recipe: Recipe, options: PlanOptions, check: Check) -> None:
     """Check a command of each stage and choice of options, and unused settings."""
     check_used(plan.run, recipe)
     places.check_names(plan)

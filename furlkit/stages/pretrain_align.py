@@ -47,7 +47,7 @@ from furlkit.training.run import Execution
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class PretrainAlignOptions(Computing):
     """`images`: number of random images of the data, or of a part of a partition.
 
     0 takes all images. `settings`: options of the objective.
@@ -72,7 +72,7 @@ class Options(Computing):
 class Inputs:
     """Opened and checked inputs of pretrain-align; `net` is untrained."""
 
-    options: Options
+    options: PretrainAlignOptions
     model: Checkpoint
     images: ImageSet
     index: np.ndarray
@@ -84,7 +84,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train a model on public images; write the model and the targets h and z."""
     settings, rest = divided(values, objectives()[values["objective"]].options)
     known = {"settings": settings, "recorded": recorded("pretrain-align", values)}
-    options = fill(Options, {**rest, **known})
+    options = fill(PretrainAlignOptions, {**rest, **known})
     inputs = _open(options)
     line = (
         f"{options.output}: alignment model trained on {len(inputs.index):,} images; "
@@ -101,7 +101,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _open(options: Options) -> Inputs:
+def _open(options: PretrainAlignOptions) -> Inputs:
     objective = objectives()[options.objective]
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)
@@ -123,7 +123,7 @@ def _open(options: Options) -> Inputs:
     )  # fmt: skip
 
 
-def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
+def _drawn(options: PretrainAlignOptions, index: np.ndarray) -> np.ndarray:
     """Draw `images` indices, in the order of the dataset."""
     if options.images > len(index):
         raise UsageError(

@@ -50,7 +50,7 @@ Result = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class PretrainStyleOptions(Computing):
     """`output` may contain `{client}`; `projector`: widths of g_s."""
 
     partition: Path | None
@@ -70,7 +70,7 @@ class Options(Computing):
 class Inputs(NamedTuple):
     """Opened and checked inputs of pretrain-style, common to the clients."""
 
-    options: Options
+    options: PretrainStyleOptions
     partition: Partition | None
     model: Checkpoint
     architecture: Architecture
@@ -87,7 +87,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     clients = chosen_clients(values["clients"], values["partition"])
     known = {**values, "recorded": recorded("pretrain-style", values)}
     known["clients"] = clients
-    inputs = _open(fill_options(Options, known))
+    inputs = _open(fill_options(PretrainStyleOptions, known))
     for number in inputs.options.clients:
         if inputs.options.dry_run:
             yield _result(inputs, number, {})
@@ -95,7 +95,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
             yield _made(inputs, number)
 
 
-def _open(options: Options) -> Inputs:
+def _open(options: PretrainStyleOptions) -> Inputs:
     given = (options.model, options.partition, options.data.name)
     check_patterns(options.clients, {}, {"-o": options.output}, given)
     if options.partition is None:

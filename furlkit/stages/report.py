@@ -48,7 +48,7 @@ FREE = (
 
 
 @dataclass(frozen=True)
-class Options:
+class ReportOptions:
     """Runs, page and further content."""
 
     runs: tuple[Path, ...]
@@ -62,7 +62,7 @@ class Options:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
-    options = fill(Options, values)
+    options = fill(ReportOptions, values)
     check_output(options.output, options.audit)
     folders = records.run_folders(options.runs)
     while True:
@@ -156,7 +156,7 @@ def _warnings(folder: Path) -> list[Problem]:
 # --- output ---------------------------------------------------------------------------
 
 
-def _write(options: Options, runs: list[Run]) -> tuple[str, dict[str, Any]]:
+def _write(options: ReportOptions, runs: list[Run]) -> tuple[str, dict[str, Any]]:
     audits = tuple((path.name, read_one(path)) for path in options.audit)
     sheets = _sheets(runs) if options.with_images else ()
     page = build(runs, Extra(sheets, audits, options.refresh))

@@ -27,7 +27,7 @@ from furlkit.inputs.existing import already, content_of, made_before, scored_bef
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.uploads import Options, check_enough, provenance_of
+from furlkit.inputs.uploads import UploadOptions, check_enough, provenance_of
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
@@ -85,7 +85,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _combined(
-    options: Options, clients: list[Client], partition: Partition | None
+    options: UploadOptions, clients: list[Client], partition: Partition | None
 ) -> tuple[str, dict[str, Any]]:
     """Apply the rule to these clients and write; raise if an inbox file changed."""
     settings = {**DEFAULTS, **options.settings}
@@ -142,7 +142,7 @@ def _unchanged(clients: list[Client], changed: Path) -> list[Client]:
 
 def _open(
     values: dict[str, Any], used: dict[str, Any], partition: Partition | None
-) -> tuple[Options, list[Client]]:
+) -> tuple[UploadOptions, list[Client]]:
     rule = catalogue.rules()[values["rule"]]
     together = partial(
         check_together,
@@ -170,7 +170,7 @@ def _limit(clients: list[Client], most: float | None, how: str, listed: bool) ->
 
 
 def _made(
-    options: Options,
+    options: UploadOptions,
     job: "_Job",
     facts: CheckpointFacts,
     provenance: Provenance,
@@ -196,7 +196,7 @@ def _made(
 
 
 def _write_state(
-    options: Options,
+    options: UploadOptions,
     path: Path,
     job: "_Job",
     facts: CheckpointFacts,
@@ -217,7 +217,7 @@ def _write_state(
         return write(path, tensors, provenance.header("server", about))
 
 
-def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
+def _line(options: UploadOptions, job: "_Job", facts: CheckpointFacts) -> str:
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of "
         f"{counted(len(job.clients), 'client')}, {_counted(facts)}"
@@ -279,7 +279,7 @@ def _entries(client: Client, statistics: bool) -> list[Entry]:
 
 
 def _check_report(
-    options: Options, report: Path | None, staleness: float | None
+    options: UploadOptions, report: Path | None, staleness: float | None
 ) -> None:
     if report and staleness is not None:
         raise UsageError("--report does not apply beside --staleness")
@@ -297,14 +297,14 @@ def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[st
     return {"options": provenance.options, "inputs": inputs, "round": facts.round}
 
 
-def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
+def _reported(options: UploadOptions, path: Path, known: dict[str, Any]) -> bool:
     """Return whether a report without suspects exists; others are made again."""
     found = None if options.force else scored_before(path, known)
     return found is not None and found.get("stands_out") == []
 
 
 def _report(
-    options: Options, path: Path, job: _Job, known: dict[str, Any]
+    options: UploadOptions, path: Path, job: _Job, known: dict[str, Any]
 ) -> list[ClientId]:
     """Write the report before the result; return the clients that stand out.
 
@@ -399,7 +399,10 @@ def _after_zeros(column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def _checked(
-    options: Options, uploads: _Uploads, entries: list[Entry], result: Pieces | None
+    options: UploadOptions,
+    uploads: _Uploads,
+    entries: list[Entry],
+    result: Pieces | None,
 ) -> dict[str, Blocks]:
     """Tensors to write; the last tensor triggers the checks of uploads and values."""
     broken: list[str] = []
@@ -418,7 +421,7 @@ def _checked(
     return {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
 
 
-def _check_finite(options: Options, broken: list[str]) -> None:
+def _check_finite(options: UploadOptions, broken: list[str]) -> None:
     if broken:
         raise FurlkitError(
             f"{options.output}: --rule {options.rule} gives values of {broken[0]} that "
@@ -438,7 +441,7 @@ def _check_added(rule: catalogue.Rule, client: Client, parts: list[str]) -> None
 
 
 def _open_parent(
-    options: Options, report: Path | None, client: Client, names: list[str]
+    options: UploadOptions, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
     """Open the model of --parent, if the rule reads weights of the parent.
 

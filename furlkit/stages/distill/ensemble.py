@@ -17,15 +17,15 @@ from furlkit.models.architecture import Net
 from furlkit.randomness import torch_generator
 from furlkit.stages.distill.lesson import (
     Begin,
+    DistillOptions,
     Lesson,
-    Options,
     global_facts,
     method_of,
 )
 from furlkit.training.loop import Purpose, positions
 
 
-def lesson(options: Options) -> Lesson:
+def lesson(options: DistillOptions) -> Lesson:
     """Open the ensemble and the student.
 
     Without options, tau_S and the student's layer come from the ensemble.
@@ -61,7 +61,7 @@ def lesson(options: Options) -> Lesson:
     )
 
 
-def _check_anchors(options: Options, images: int) -> None:
+def _check_anchors(options: DistillOptions, images: int) -> None:
     m = options.settings["anchors"]
     if m < min(options.plan.batch_size, images):
         cure = "an image must be among the anchors; lower --batch-size"
@@ -86,7 +86,9 @@ def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
     )
 
 
-def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:
+def _first_keys(
+    options: DistillOptions, images: Images, purpose: Purpose
+) -> Iterator[Batch]:
     """Yield random batches to fill the queue; their steps count up to -1."""
     size = options.plan.batch_size
     steps = -(-options.settings["anchors"] // min(size, len(images)))

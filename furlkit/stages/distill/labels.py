@@ -13,14 +13,20 @@ from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
+from furlkit.stages.distill.lesson import (
+    Begin,
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    method_of,
+)
 from furlkit.training.loop import Purpose
 from furlkit.weights import Tensors, below, moved
 
 SIGMA = "sigma."
 
 
-def lesson(options: Options) -> Lesson:
+def lesson(options: DistillOptions) -> Lesson:
     """Open the model and labelled images.
 
     A sigma in the model changes by the change of the weights: psi, the difference,

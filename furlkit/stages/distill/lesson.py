@@ -25,7 +25,7 @@ Begin = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class DistillOptions(Computing):
     """`sources`: the teacher's file, if any; `settings`: options of the teacher."""
 
     sources: tuple[Path, ...]
@@ -63,7 +63,7 @@ class Lesson:
     finish: Callable[[Tensors], Tensors] = dict
 
 
-def method_of(options: Options) -> Callable[..., Any]:
+def method_of(options: DistillOptions) -> Callable[..., Any]:
     """The function of the teacher's catalogue entry."""
     return load(TEACHERS[options.teacher].function)
 

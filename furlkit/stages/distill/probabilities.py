@@ -14,11 +14,17 @@ from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
 from furlkit.models.architecture import Net
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
+from furlkit.stages.distill.lesson import (
+    Begin,
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    method_of,
+)
 from furlkit.training.loop import Purpose
 
 
-def lesson(options: Options) -> Lesson:
+def lesson(options: DistillOptions) -> Lesson:
     """Open the probabilities and the student, the server's or a client's model."""
     (path,) = options.sources
     given, model = read_features(path), read_checkpoint(options.model)

@@ -9,11 +9,17 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
+from furlkit.stages.distill.lesson import (
+    Begin,
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    method_of,
+)
 from furlkit.training.loop import Purpose
 
 
-def lesson(options: Options) -> Lesson:
+def lesson(options: DistillOptions) -> Lesson:
     """Open the model and the images, without labels."""
     settings, model = dict(options.settings), read_checkpoint(options.model)
     head = class_head(model, "--teacher self")

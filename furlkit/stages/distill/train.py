@@ -16,7 +16,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, tensors_of, view_of
-from furlkit.stages.distill.lesson import Lesson, Options
+from furlkit.stages.distill.lesson import DistillOptions, Lesson
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch
 
@@ -49,15 +49,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return f"{line}{measured}", {**data, "content": content, **last.facts()}
 
 
-def _options(values: dict[str, Any]) -> Options:
+def _options(values: dict[str, Any]) -> DistillOptions:
     words = recorded("distill", values)
     if values["steps"]:
         del words["epochs"]
     settings, rest = divided(values, TEACHERS[values["teacher"]].options)
-    return fill(Options, {**rest, "settings": settings, "recorded": words})
+    return fill(DistillOptions, {**rest, "settings": settings, "recorded": words})
 
 
-def _check_output(options: Options) -> None:
+def _check_output(options: DistillOptions) -> None:
     known = (options.model, options.data.name, options.settings.get("partition"))
     check_output(options.output, (*options.sources, *known))
 
@@ -71,7 +71,7 @@ def _measured(last: Epoch) -> str:
     return f", {share:.1%} confident in the last epoch, {steps}"
 
 
-def _warn_of_idleness(options: Options, last: Epoch) -> None:
+def _warn_of_idleness(options: DistillOptions, last: Epoch) -> None:
     if last.measures.get("skipped") == last.step:
         console.warn(
             f"{options.output}: no image reached --confidence "
@@ -80,14 +80,16 @@ def _warn_of_idleness(options: Options, last: Epoch) -> None:
         )
 
 
-def _provenance(options: Options, lesson: Lesson) -> Provenance:
+def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
     plugin = encoder_plugin(lesson.model)
     resolved = {**options.resolved, **plugin, **lesson.resolved}
     contents = {**lesson.contents, "start": lesson.model.content}
     return Provenance("distill", resolved, options.seed, contents)
 
 
-def _train(options: Options, lesson: Lesson, net: Net, provenance: Provenance) -> Epoch:
+def _train(
+    options: DistillOptions, lesson: Lesson, net: Net, provenance: Provenance
+) -> Epoch:
     training.prepare(net, options.execution)
     layout, index = options.execution.channels_last, lesson.index
     view = view_of(lesson.model, options.augmentation, layout)

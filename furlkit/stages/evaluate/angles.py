@@ -16,7 +16,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.angles import box
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.models import (
-    Options,
+    ModelOptions,
     common_round,
     describe_models,
     open_models,
@@ -32,7 +32,7 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 def run(values: dict[str, Any]) -> Result:
     """Measure the angle between the representations of each image by two models."""
     known = recorded("evaluate angles", values)
-    options = fill(Options, {**values, "recorded": known})
+    options = fill(ModelOptions, {**values, "recorded": known})
     if len(options.models) < 2:
         raise UsageError(
             f"evaluate angles: found {len(options.models)} model, an angle needs "

@@ -30,7 +30,7 @@ from furlkit.stages.evaluate import Result, found_before, scores_before, write_s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class ClassifierOptions(Computing):
     """`train`: only the names of the classes are used, no images."""
 
     model: Path
@@ -70,7 +70,7 @@ def run(values: dict[str, Any]) -> Result:
     return write_scores(options, found, scored)
 
 
-def _options(values: dict[str, Any]) -> Options:
+def _options(values: dict[str, Any]) -> ClassifierOptions:
     if values["data"] is None and values["test_data"] is None:
         raise UsageError("evaluate classifier: give --data or --test-data")
     given = train_and_test(values)
@@ -79,7 +79,7 @@ def _options(values: dict[str, Any]) -> Options:
         # Both splits of a named set have equal classes, and test splits are small.
         train = replace(given["train"], split="test")
     known = recorded("evaluate classifier", values)
-    return fill(Options, {**given, "train": train, "recorded": known})
+    return fill(ClassifierOptions, {**given, "train": train, "recorded": known})
 
 
 def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
@@ -106,7 +106,7 @@ def _classes_of(model: Checkpoint) -> int:
 
 
 def _checked_names(
-    options: Options, model: Checkpoint, classes: int, test: ImageSet
+    options: ClassifierOptions, model: Checkpoint, classes: int, test: ImageSet
 ) -> Sequence[str]:
     """Check that the classifier knows the test classes; return the class names."""
     known: list[LabelSet] = [test]

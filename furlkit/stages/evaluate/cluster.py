@@ -41,7 +41,7 @@ from furlkit.training.run import COLLAPSED_SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class ClusterOptions(Computing):
     """Without `kmeans` the model's cluster head is used, and `train` is not read."""
 
     model: Path
@@ -92,7 +92,7 @@ def run(values: dict[str, Any]) -> Result:
     return f"{line}{_more(document)}", document
 
 
-def _options(values: dict[str, Any]) -> Options:
+def _options(values: dict[str, Any]) -> ClusterOptions:
     known = recorded("evaluate cluster", values)
     if values["data"] is None and (values["test_data"] is None or values["kmeans"]):
         lacking = "--data" if values["kmeans"] else "--data or --test-data"
@@ -102,7 +102,7 @@ def _options(values: dict[str, Any]) -> Options:
         given["train"] = None
     else:
         del known["threshold"]  # Distances are not probabilities.
-    return fill(Options, {**given, "recorded": known})
+    return fill(ClusterOptions, {**given, "recorded": known})
 
 
 def _check_clusters(model: Checkpoint) -> None:
@@ -114,7 +114,7 @@ def _check_clusters(model: Checkpoint) -> None:
         )
 
 
-def _clustered(options: Options, model: Checkpoint) -> ImageSet | None:
+def _clustered(options: ClusterOptions, model: Checkpoint) -> ImageSet | None:
     """Open the images for fitting k-means; labels are not used."""
     if options.train is None:
         return None
@@ -122,7 +122,7 @@ def _clustered(options: Options, model: Checkpoint) -> ImageSet | None:
 
 
 def _assignments(
-    options: Options,
+    options: ClusterOptions,
     net: Net,
     model: Checkpoint,
     train: ImageSet | None,
@@ -147,7 +147,7 @@ def _assignments(
 
 
 def _scores(
-    options: Options, assigned: list[Assignment], count: int, test: ImageSet
+    options: ClusterOptions, assigned: list[Assignment], count: int, test: ImageSet
 ) -> dict[str, Any]:
     """Average over repeats; the confusion matrix is the sum over repeats.
 

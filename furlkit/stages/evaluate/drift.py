@@ -38,7 +38,7 @@ Numbers = dict[str, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(models.Options):
+class DriftOptions(models.ModelOptions):
     """`part`: all, public or a client's number. `images`: maximum number of images.
 
     Images are drawn from the seed; 0 takes all images (the cost is quadratic).
@@ -65,7 +65,7 @@ class Sample:
 def run(values: dict[str, Any]) -> Result:
     """Measure each model on two views of images, and each pair of models by CKA."""
     known = recorded("evaluate drift", values)
-    options = fill(Options, {**values, "recorded": known})
+    options = fill(DriftOptions, {**values, "recorded": known})
     images, compared = open_models(options, options.partition)
     index, contents = chosen_images(images, options.partition, options.part)
     sample = _sample(options, images, index)
@@ -111,7 +111,7 @@ def run(values: dict[str, Any]) -> Result:
     return f"{line} of {seen}", document
 
 
-def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
+def _sample(options: DriftOptions, images: ImageSet, index: np.ndarray) -> Sample:
     if options.images == 1:
         raise UsageError("--images 1: drift compares pairs of images; take 2 or more")
     if 0 < options.images < len(index):
@@ -129,7 +129,7 @@ def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
 
 
 def _measured(
-    options: Options, model: Checkpoint, sample: Sample, device: torch.device
+    options: DriftOptions, model: Checkpoint, sample: Sample, device: torch.device
 ) -> tuple[Numbers, Tensor]:
     """Measures of a model, and features of the plain images."""
     net = load_net(read_checkpoint(model.path), device)
@@ -157,7 +157,7 @@ def _measured(
 
 @torch.inference_mode()
 def _views(
-    net: Net, sample: Sample, view: View, options: Options
+    net: Net, sample: Sample, view: View, options: DriftOptions
 ) -> tuple[Tensor, ...]:
     """Features of two augmentations of every image, twice (n, d) on the CPU.
 

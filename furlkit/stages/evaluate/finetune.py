@@ -46,7 +46,7 @@ MODES = {"semi": "central", "finetune": "federated", "transfer": "central"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(labelled.Options):
+class FinetuneOptions(labelled.LabelledOptions):
     """Options of finetuning. Without `partition` a single client has every image.
 
     `choice`: labelled images are random, or stratified by class. `image_size`: None for
@@ -75,7 +75,7 @@ class Options(labelled.Options):
 class Inputs:
     """Opened and checked inputs; `labelled`: labelled images by client."""
 
-    options: Options
+    options: FinetuneOptions
     model: Checkpoint
     architecture: Architecture
     partition: Partition | None
@@ -128,7 +128,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     known = {"protocol": protocol, "recorded": recorded(f"evaluate {protocol}", values)}
     fixed = {**CENTRAL, "mode": MODES[protocol]}
     given = labelled.train_and_test(values)
-    inputs = _open(fill(Options, {**fixed, **given, **known}))
+    inputs = _open(fill(FinetuneOptions, {**fixed, **given, **known}))
     options, train, test = inputs.options, inputs.train, inputs.test
     device = runtime.start(options.runtime)
     if options.dry_run:
@@ -183,7 +183,7 @@ def _jobs(inputs: Inputs, device: torch.device) -> rounds.Repeats:
     return rounds.Repeats(make, classes_of, options.repeats)
 
 
-def _open(options: Options) -> Inputs:
+def _open(options: FinetuneOptions) -> Inputs:
     if options.mode == "federated" and not options.partition:
         raise UsageError(
             "--partition: --mode federated needs the images of each client; give a "
@@ -229,7 +229,7 @@ def _hash(train: ImageSet) -> str:
 
 
 def _labelled(
-    options: Options, partition: Partition | None, train: ImageSet
+    options: FinetuneOptions, partition: Partition | None, train: ImageSet
 ) -> dict[int, np.ndarray]:
     """Labelled images by client; without a partition, of client 0.
 

@@ -14,7 +14,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
-from furlkit.inputs.untrained import Options, open_labelled
+from furlkit.inputs.untrained import ScoredOptions, open_labelled
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports import document as scoring
@@ -25,7 +25,7 @@ Labelled = tuple[Tensor, Tensor]  # h (n, d) and the labels of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen(Options):
+class Frozen(ScoredOptions):
     """With `by_domain`, every domain is learned and scored separately."""
 
     by_domain: bool

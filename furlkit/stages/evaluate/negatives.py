@@ -14,7 +14,7 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class NegativesOptions:
     """`queue`: rows of a client; `dictionary_size`: rows of the clients together."""
 
     partition: Path
@@ -36,7 +36,7 @@ class Options:
 def run(values: dict[str, Any]) -> Result:
     """Count classes by client, and compute the shares of false negatives."""
     known = recorded("evaluate negatives", values)
-    options = fill(Options, {**values, "resolved": known})
+    options = fill(NegativesOptions, {**values, "resolved": known})
     check_output(options.output, [options.partition])
     partition = read_partition(options.partition)
     _check_labels(partition)
@@ -62,7 +62,7 @@ def run(values: dict[str, Any]) -> Result:
     return f"{line} of the {whose}", document
 
 
-def _found(options: Options, partition: Partition) -> dict[str, Any]:
+def _found(options: NegativesOptions, partition: Partition) -> dict[str, Any]:
     shared = options.shared(partition.facts.clients)
     given = partition.histogram, options.queue, shared
     measured = load(PROTOCOLS["negatives"].function)

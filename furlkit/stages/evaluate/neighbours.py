@@ -19,7 +19,7 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class NeighbourScoreOptions:
     """Files of the command neighbours, and the labels of the images."""
 
     files: tuple[Path, ...]
@@ -33,7 +33,7 @@ class Options:
 def run(values: dict[str, Any]) -> Result:
     """Compare labels of images and neighbours; opens no image."""
     known = recorded("evaluate neighbours", values)
-    options = fill(Options, {**values, "resolved": known})
+    options = fill(NeighbourScoreOptions, {**values, "resolved": known})
     check_output(options.output, [*options.files, options.data.name])
     found = [read_neighbours(path) for path in options.files]
     labels = _labels(options.data, found)

@@ -43,7 +43,7 @@ from furlkit.weights import Tensors, divide
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class PersonalOptions(Computing):
     """`files`: files of clients. `clients`: clients to score; None for all clients.
 
     With `by_domain` a client is tested on images of the client's domain. `generator`:
@@ -66,7 +66,7 @@ class Options(Computing):
 class Inputs(NamedTuple):
     """Opened and checked inputs; the files of each client are read again later."""
 
-    options: Options
+    options: PersonalOptions
     partition: Partition | None
     model: Checkpoint
     train: ImageSet
@@ -102,7 +102,7 @@ def run(values: dict[str, Any]) -> Result:
     """Train and score a classifier for each client on the client's images."""
     known: dict[str, Any] = {"recorded": recorded("evaluate personal", values)}
     given = {**train_and_test(values), **divided_files(values["files"]), **known}
-    inputs = _open(fill(Options, given))
+    inputs = _open(fill(PersonalOptions, given))
     options, clients = inputs.options, inputs.clients
     origins = _origins(inputs)
     if options.dry_run:
@@ -140,7 +140,7 @@ def divided_files(files: tuple[Path, ...]) -> dict[str, Any]:
     return {"partition": partition, "model": rest[0], "files": rest[1:]}
 
 
-def _open(options: Options) -> Inputs:
+def _open(options: PersonalOptions) -> Inputs:
     given = [options.partition, options.model, *options.files]
     check_output(options.output, [*given, options.train.name, options.test.name])
     if options.generator == "trained" and options.probe.settings is None:

@@ -36,7 +36,7 @@ Result = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Options:
+class ReplayOptions:
     """`among` are folders to search for inputs, `data` are candidates for images."""
 
     path: Path
@@ -82,7 +82,7 @@ class Remake:
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
     """Print the commands, or run the commands and compare every file."""
-    options = fill(Options, values)
+    options = fill(ReplayOptions, values)
     catalogue.add_plugins()  # Headers may record options of plugins.
     with ExitStack() as stack:
         into = options.into or Path("replay")
@@ -98,7 +98,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
         _check_complete(remakes)
 
 
-def _remakes(options: Options, into: Path) -> list[Remake]:
+def _remakes(options: ReplayOptions, into: Path) -> list[Remake]:
     for folder in options.among:
         if not folder.is_dir():
             raise InputError(f"--among {folder}: no such folder")
