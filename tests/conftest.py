@@ -306,3 +306,11 @@ def forge() -> Callable[..., Path]:
         return path
 
     return change
+
+
+@pytest.fixture(scope="session")
+def exchanged(tmp_path_factory) -> Path:
+    """A folder with a round of two clients and every file that clients exchange."""
+    from tests.exchanged import write_files
+
+    return write_files(tmp_path_factory.mktemp("exchanged"))

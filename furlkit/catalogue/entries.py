@@ -239,6 +239,8 @@ class Head(NamedTuple):
     Forms and widths: mlp (widths of the layers, ending with the output), linear (one
     width), prototypes (number of prototypes), clusters (number of clusters, for each
     cluster head) or decoder (no width). An mlp that reads z must return z's width.
+    A head of the form "other" has a `function`, module:name, that builds the module from
+    the encoder, the length of the input, the widths, and size and channels of images.
     """
 
     name: str
@@ -246,6 +248,7 @@ class Head(NamedTuple):
     form: str = "mlp"
     widths: tuple[int, ...] = ()
     help: str = ""
+    function: str = ""
 
 
 # Entries are compared by name. Without generated __eq__ and __repr__, Python creates the
@@ -280,6 +283,7 @@ class Objective(Method):
     rows: then averages of weights are invalid. `sends`: parts of the learner to send with
     the net. `tells`: function(losses, measures) of the last epoch that returns facts for
     the upload. `again`: the forward pass can be repeated with other h of the two views.
+    `pairs`: z has two rows of every image, all first views, then all second views.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -290,6 +294,7 @@ class Objective(Method):
     sends: tuple[str, ...] = ()
     tells: str = ""
     again: bool = False
+    pairs: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -307,12 +312,15 @@ class Term(Method):
     """A loss to add to any objective; the option `switch` turns the term on.
 
     The function gets a mapping with the `inputs`: `received`, the model from the server,
-    `learner`, and data of the `exchanges`, which the switch turns on too.
+    `learner`, and data of the `exchanges`, which the switch turns on too. `heads`: heads
+    that the objective must train. `pairs`: the objective must compare z of two views.
     """
 
     switch: str = ""
     exchanges: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    pairs: bool = False
 
     @property
     def group(self) -> Group:

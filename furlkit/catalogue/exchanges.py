@@ -218,26 +218,51 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
 
 CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global ones",
     "furlkit.exchanges.centroids:Centroids",
-    title="Sharing centroids: prototypes without classes",
+    title="Sharing centroids: Orchestra, prototypes without classes",
     options=(
         Option("centroids", File("features", "centroids", "received"),
-               help="Global centroids that --centroid-weight draws images to; aggregate "
-                    "--rule centroids writes them. Leave the flag out in round 1.",
-               recorded=False, needs="centroid-weight"),
+               help="Global centroids, for --objective orchestra or --centroid-weight; "
+                    "aggregate --rule centroids writes them. Leave the flag out in round "
+                    "1.", recorded=False),
         Option("centroids-out", File("features", direction="sent", per_client=True),
                help="Where to write centroids of z of the client's images, with the number "
                     "of images of each; may hold {client}. A centroid of one image is the "
                     "feature of this image: it is not anonymous.", recorded=False),
         Option("local-centroids", Whole(1), 16, "The most centroids that a client shares.",
                needs="centroids-out"),
+        Option("local-equal-sizes", Flag(), False,
+               "Form local clusters of equal numbers of images, like Orchestra.",
+               needs="centroids-out", newer=True),
     ),
     paper=papers.ORCHESTRA,
     equation="section 4, local clustering",
-    printed="differs: clusters of z after training, not of equal size; the assignment loss "
-            "is not here",
+    printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by gradient "
+            "steps; `--local-equal-sizes` for Orchestra's clusters of equal size",
+)
+
+CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client and the mean",
+    "furlkit.exchanges.correlations:Correlations",
+    title="Sharing correlations: FedSC",
+    options=(
+        Option("correlations", File("correlations", "correlations", "received"),
+               help="Output of aggregate --rule correlations: the loss contrasts the "
+                    "client's images with the images of other clients through this matrix. "
+                    "Leave the flag out in round 1.", recorded=False),
+        Option("correlations-out", File("correlations", direction="sent", per_client=True),
+               help="File for R_k, d x d correlations of z of the client's images by the "
+                    "trained model; may contain {client}.", recorded=False),
+        Option("correlations-noise", Number(low=0), 0.0,
+               "Standard deviation of Gaussian noise on every number of R_k. The noise is "
+               "drawn from --seed: it protects nothing from readers who know the seed.",
+               needs="correlations-out"),
+    ),
+    paper=papers.FEDSC,
+    equation="local objective",
+    printed="differs: R_k by the client's trained model, of images without augmentation; "
+            "the paper computes R_k by the global model, in a second exchange per round",
 )
 
 EXCHANGES = named(
     *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
-    NORMS, CENTROIDS,
+    NORMS, CENTROIDS, CORRELATIONS,
 )

@@ -17,6 +17,15 @@ BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733", 2020,
 BARLOW = Paper("Barlow Twins", "https://arxiv.org/abs/2103.03230", 2021,
     "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
     "Zbontar, Jure and Jing, Li and Misra, Ishan and LeCun, Yann and Deny, Stéphane")
+VICREG = Paper("VICReg", "https://arxiv.org/abs/2105.04906", 2021,
+    "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+    "Bardes, Adrien and Ponce, Jean and LeCun, Yann")
+DINO = Paper("DINO", "https://arxiv.org/abs/2104.14294", 2021,
+    "Emerging Properties in Self-Supervised Vision Transformers",
+    "Caron, Mathilde and Touvron, Hugo and Misra, Ishan and Jégou, Hervé and Mairal, Julien and Bojanowski, Piotr and Joulin, Armand")
+NNCLR = Paper("NNCLR", "https://arxiv.org/abs/2104.14548", 2021,
+    "With a Little Help from My Friends: Nearest-Neighbor Contrastive Learning of Visual Representations",
+    "Dwibedi, Debidatta and Aytar, Yusuf and Tompson, Jonathan and Sermanet, Pierre and Zisserman, Andrew")
 SWAV = Paper("SwAV", "https://arxiv.org/abs/2006.09882", 2020,
     "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments",
     "Caron, Mathilde and Misra, Ishan and Mairal, Julien and Goyal, Priya and Bojanowski, Piotr and Joulin, Armand")
@@ -56,6 +65,15 @@ SCAFFOLD = Paper("SCAFFOLD", "https://arxiv.org/abs/1910.06378", 2019,
 FEDBN = Paper("FedBN", "https://arxiv.org/abs/2102.07623", 2021,
     "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
     "Li, Xiaoxiao and Jiang, Meirui and Zhang, Xiaofei and Kamp, Michael and Dou, Qi")
+FEDDECORR = Paper("FedDecorr", "https://arxiv.org/abs/2210.00226", 2022,
+    "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning",
+    "Shi, Yujun and Liang, Jian and Zhang, Wenqing and Tan, Vincent Y. F. and Bai, Song")
+FEDX = Paper("FedX", "https://arxiv.org/abs/2207.09158", 2022,
+    "FedX: Unsupervised Federated Learning with Cross Knowledge Distillation",
+    "Han, Sungwon and Park, Sungwon and Wu, Fangzhao and Kim, Sundong and Wu, Chuhan and Xie, Xing and Cha, Meeyoung")
+FEDU2 = Paper("FedU2", "https://arxiv.org/abs/2403.16398", 2024,
+    "Rethinking the Representation in Federated Unsupervised Learning with Non-IID Data",
+    "Liao, Xinting and Liu, Weiming and Chen, Chaochao and Zhou, Pengyang and Yu, Fengyuan and Zhu, Huabin and Yao, Binhui and Wang, Tao and Zheng, Xiaolin and Tan, Yanchao")
 FEDPROTO = Paper("FedProto", "https://arxiv.org/abs/2105.00243", 2021,
     "FedProto: Federated Prototype Learning across Heterogeneous Clients",
     "Tan, Yue and Long, Guodong and Liu, Lu and Zhou, Tianyi and Lu, Qinghua and Jiang, Jing and Zhang, Chengqi")
@@ -113,6 +131,12 @@ FEDOPT = Paper("FedOpt", "https://arxiv.org/abs/2003.00295", 2020,
 ORCHESTRA = Paper("Orchestra", "https://arxiv.org/abs/2205.11506", 2022,
     "Orchestra: Unsupervised Federated Learning via Globally Consistent Clustering",
     "Lubana, Ekdeep Singh and Tang, Chi Ian and Kawsar, Fahim and Dick, Robert P. and Mathur, Akhil")
+FEDSC = Paper("FedSC", "https://arxiv.org/abs/2405.03949", 2024,
+    "FedSC: Provable Federated Self-supervised Learning with Spectral Contrastive Objective over Non-i.i.d. Data",
+    "Jing, Shusen and Yu, Anlan and Zhang, Shuai and Zhang, Songyang")
+SPECTRAL = Paper("HaoChen et al.", "https://arxiv.org/abs/2106.04156", 2021,
+    "Provable Guarantees for Self-Supervised Deep Learning with Spectral Contrastive Loss",
+    "HaoChen, Jeff Z. and Wei, Colin and Gaidon, Adrien and Ma, Tengyu")
 BARUCH = Paper("Baruch et al.", "https://arxiv.org/abs/1902.06156", 2019,
     "A Little Is Enough: Circumventing Defenses For Distributed Learning",
     "Baruch, Moran and Baruch, Gilad and Goldberg, Yoav")

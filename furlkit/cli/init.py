@@ -40,7 +40,7 @@ def _head_widths() -> Group:
         option = Option(head.name, Numbers(whole=True), head.widths, text)
         if head.form in ("prototypes", "clusters"):
             option = option._replace(metavar="N", needs=f"head={head.name}")
-        if head.form in ("mlp", "prototypes", "clusters"):
+        if head.form in ("mlp", "prototypes", "clusters", "other"):
             options.append(option)
     return group("Heads", *options)
 

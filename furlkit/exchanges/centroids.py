@@ -22,6 +22,7 @@ from furlkit.exchanges.exchange import (
     Trained,
     Values,
     Written,
+    is_asked_for,
     shared_rows_facts,
 )
 from furlkit.files.features import Features, write_features
@@ -37,6 +38,7 @@ class Centroids(Exchange):
     def __init__(self, values: Values) -> None:
         self._path, self._out = values["centroids"], values["centroids_out"]
         self._count = values["local_centroids"]
+        self._equal_sizes = values["local_equal_sizes"]
         self.active = bool(self._path or self._out)
         self.inputs = (self._path,) if self._path else ()
         if self._out:
@@ -82,17 +84,20 @@ class Centroids(Exchange):
 
     def _share(self, client: Client, z: np.ndarray) -> str:
         """Write the centroids of z (n, d); return the content hash of the file."""
-        rows, counts = local_centroids(z, self._count)
+        rows, counts = local_centroids(z, self._count, self._equal_sizes)
         facts = shared_rows_facts(self._setup, client, len(rows))
         path, places = fill(self._out, client.number), np.arange(len(rows))
         about = (places, facts, client.provenance)
         return write_features(path, rows, *about, counts=counts)
 
 
-def local_centroids(z: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+def local_centroids(
+    z: np.ndarray, K: int, equal_sizes: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """At most K centroids of the directions of z (n, d), without empty clusters."""
     z = z[np.linalg.norm(z, axis=1) > 0]  # A row of zeros has no direction.
-    how: dict[str, Any] = {"iterations": 100, "equal_sizes": False, "epsilon": 1.0}
+    how: dict[str, Any] = {"iterations": 100, "epsilon": 0.05}  # Like the server's.
+    how["equal_sizes"] = equal_sizes
     rows, counts = centroids(z, np.ones(len(z)), centroids=min(K, len(z)), **how)
     return rows[counts > 0], counts[counts > 0]
 
@@ -104,4 +109,9 @@ def _check(values: Values) -> None:
         raise UsageError(
             f"{flag}: centroids are rows of z, the output of a projector, which "
             f"--objective {objective.name} does not train"
+        )
+    if values["centroids"] and not is_asked_for("centroids", values):
+        raise UsageError(
+            f"--centroids {values['centroids']}: nothing uses the centroids; give "
+            "--centroid-weight or --objective orchestra"
         )

@@ -82,9 +82,10 @@ class Client:
     """A client at the start of a round.
 
     `received` is the global model, completed by parts of the private file. The update
-    turns `received` into `tensors`, the start of training. `memory` is the memory of
-    methods. `carried` are unchanged tensors of the private file. `work` is the provenance
-    of files that stay at the client; the provenance of a site names the site's images.
+    turns `received` into `tensors`, the start of training. `last` has the client's
+    weights after the last round, or nothing. `memory` is the memory of methods. `carried`
+    are unchanged tensors of the private file. `work` is the provenance of files that stay
+    at the client; the provenance of a site names the site's images.
     """
 
     number: ClientId
@@ -93,6 +94,7 @@ class Client:
     purpose: Purpose
     received: Tensors
     tensors: Tensors
+    last: Tensors
     memory: Tensors
     carried: Tensors
     decision: Decision | None
@@ -145,6 +147,8 @@ class Exchange(Protocol):
     carried: tuple[str, ...] = ()
     # First words of the names of the memory that `finish` returns.
     memory: tuple[str, ...] = ()
+    # The private file keeps the weights of the round, `last` in the next round.
+    keeps_last: bool = False
 
     def __init__(self, values: Values) -> None:
         """Read the options; raise a UsageError for contradictory options."""

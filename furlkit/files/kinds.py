@@ -33,6 +33,11 @@ KINDS = {
             reveals="weights",
         ),
         FileKind(
+            "correlations",
+            "correlations of z over images, {R} values, after round {round}",
+            plain="mean products of a neural network's outputs over the images of a site",
+        ),
+        FileKind(
             "dataset",
             "{images}; {labels}; {domains}",
             stays="holds the images themselves",

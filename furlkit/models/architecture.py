@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from furlkit import catalogue
 from furlkit.data.sets.window import MOST_CHANNELS
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.models.heads import NORMS, Prototypes, build_head
+from furlkit.models.heads import NORMS, build_head
 
 T = TypeVar("T")
 N = TypeVar("N", bound=nn.Module)
@@ -142,7 +142,8 @@ class Net(nn.Module):
             head = head_entry(name)
             inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
             norm = a.projector_norm if name == "projector" else NORMS[0]
-            self.add_module(name, build_head(head, inputs, widths, image, norm))
+            module = build_head(head, self.encoder, inputs, widths, image, norm)
+            self.add_module(name, module)
 
     def head(self, name: str) -> nn.Module | None:
         """Head with this name, or None."""
@@ -259,7 +260,10 @@ def drawn(net: N, generator: torch.Generator) -> N:
 
 
 def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Convolutions like torchvision's ResNet, outputs like PyTorch's layers."""
+    """Convolutions like torchvision's ResNet, outputs like PyTorch's layers.
+
+    A module with parameters of another kind has a method `reset(generator)`.
+    """
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
         module.reset_running_stats()
         nn.init.ones_(module.weight)
@@ -269,8 +273,10 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
         nn.init.kaiming_normal_(
             module.weight, mode="fan_out", nonlinearity="relu", generator=generator
         )
-    elif isinstance(module, Prototypes):
-        module.reset(generator)
+    elif isinstance(module, nn.LayerNorm):
+        module.reset_parameters()
+    elif reset := getattr(module, "reset", None):
+        reset(generator)
     elif isinstance(module, nn.Conv2d | nn.Linear):
         bound = 1 / math.sqrt(module.weight[0].numel())
         for tensor in module.parameters():
@@ -340,13 +346,14 @@ def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
     form = head_entry(name).form
     counts = isinstance(widths, list | tuple) and all(map(_is_count, widths))
     several = range(1, 65)
-    lengths = {"decoder": (0,), "mlp": several, "clusters": several}.get(form, (1,))
+    forms = {"decoder": (0,), "mlp": several, "clusters": several, "other": several}
+    lengths = forms.get(form, (1,))
     listed = ",".join(map(str, widths)) if counts else str(widths)
     found = f"--{name} {listed[:60]}"
     if not counts or len(widths) not in lengths:
         raise UsageError(
             f"{found}: expected the widths of the layers, such as 512,128"
-            if form == "mlp"
+            if form in ("mlp", "other")
             else f"{found}: expected the number of outputs"
         )
     if form == "clusters" and (len({*widths}) > 1 or widths[0] < 2):

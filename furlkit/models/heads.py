@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from furlkit.catalogue import Head
+from furlkit.catalogue import Head, load
 
 N = TypeVar("N", bound=nn.Module)
 NORMS = ("hidden", "all")  # Layers of a projector with BatchNorm; default first.
@@ -16,9 +16,16 @@ DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the 
 
 
 def build_head(
-    head: Head, inputs: int, widths: tuple[int, ...], image: tuple[int, int], norm: str
+    head: Head,
+    encoder: nn.Module,
+    inputs: int,
+    widths: tuple[int, ...],
+    image: tuple[int, int],
+    norm: str,
 ) -> nn.Module:
     """Build a head by form; `image`: size and channels of a decoder's output."""
+    if head.form == "other":
+        return load(head.function)(encoder, inputs, widths, image)
     if head.form == "decoder":
         return Decoder(inputs, *image)
     if head.form == "linear":

@@ -12,14 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from furlkit.objectives.learner import (
-    Change,
-    Forward,
-    Through,
-    apart,
-    changed_views,
-    together,
-)
+from furlkit.objectives.learner import Forward, Through, repeatable_with_target
 from furlkit.objectives.momentum import Target
 from furlkit.objectives.simsiam import negative_cosine
 
@@ -40,32 +33,21 @@ class Byol(nn.Module):
         self.target = Target(net)
 
     def step(self, batch) -> Forward:
-        """Pass both views through both nets; `again` repeats the pass with changed h.
-
-        The change also applies to the target's h, without a gradient.
-        """
-        x = batch.two_views()  # (2N, C, S, S)
-        h, h_target = self.net.encoder(x), self.target.encode(x)
-
-        def again(change: Change) -> Forward:
-            with torch.no_grad():
-                changed = changed_views(h_target, change)
-            return self._forward(x, changed_views(h, change), changed, apart)
-
-        return self._forward(x, h, h_target, together)._replace(again=again)
-
-    def _forward(
-        self, x: Tensor, h: Tensor, h_target: Tensor, through: Through
-    ) -> Forward:
         """Predict from each view the target's projection of the second view."""
-        z = through(self.net.projector, h)  # (2N, d)
-        p = through(self.net.predictor, z)  # (2N, d)
-        z_target = through(self.target.project, h_target)
-        with torch.autocast(z.device.type, enabled=False):
-            p_1, p_2 = p.float().chunk(2)
-            z_1, z_2 = z_target.float().chunk(2)
-            loss = byol_loss(p_1, z_2) + byol_loss(p_2, z_1)
-        return Forward({"byol": loss}, x, h, z)
+        x = batch.two_views()  # (2N, C, S, S)
+
+        def forward(h: Tensor, h_target: Tensor, through: Through) -> Forward:
+            z = through(self.net.projector, h)  # (2N, d)
+            p = through(self.net.predictor, z)  # (2N, d)
+            z_target = through(self.target.project, h_target)
+            with torch.autocast(z.device.type, enabled=False):
+                p_1, p_2 = p.float().chunk(2)
+                z_1, z_2 = z_target.float().chunk(2)
+                loss = byol_loss(p_1, z_2) + byol_loss(p_2, z_1)
+            return Forward({"byol": loss}, x, h, z)
+
+        h, h_target = self.net.encoder(x), self.target.encode(x)
+        return repeatable_with_target(forward, h, h_target)
 
     def after_step(self) -> None:
         """BYOL Eq. 1: the target moves towards the online net."""

@@ -68,6 +68,19 @@ def repeatable(forward: Callable[[Tensor, Through], Forward], h: Tensor) -> Forw
     )
 
 
+def repeatable_with_target(
+    forward: Callable[[Tensor, Tensor, Through], Forward], h: Tensor, h_target: Tensor
+) -> Forward:
+    """Like `repeatable`, with h of a slow copy of the net, changed without a gradient."""
+
+    def again(change: Change) -> Forward:
+        with torch.no_grad():
+            changed = changed_views(h_target, change)
+        return forward(changed_views(h, change), changed, apart)
+
+    return forward(h, h_target, together)._replace(again=again)
+
+
 class Learner(Protocol):
     """Methods called by the loop; only `step` is required."""
 

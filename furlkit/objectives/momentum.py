@@ -25,13 +25,13 @@ def follow(slow: Iterable[Tensor], fast: Iterable[Tensor], m: float) -> None:
 
 
 class Target(nn.ModuleDict):
-    """Slow copy of a net's encoder and projector, without gradients.
+    """Slow copy of parts of a net, by default encoder and projector, without gradients.
 
     BatchNorm in the copy uses the statistics of the copy's batches.
     """
 
-    def __init__(self, net: Any) -> None:
-        super().__init__({name: deepcopy(getattr(net, name)) for name in TARGET_PARTS})
+    def __init__(self, net: Any, parts: Iterable[str] = TARGET_PARTS) -> None:
+        super().__init__({name: deepcopy(getattr(net, name)) for name in parts})
         self.requires_grad_(False)
 
     @torch.no_grad()

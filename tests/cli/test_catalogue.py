@@ -91,8 +91,8 @@ def test_what_several_entries_say_of_an_option_stands_in_help_once(run):
     assert text.count("Largest share of a client, of 1") == 1
     assert "uniform for median, trimmed-" in text  # A line may end at the dash.
     text = " ".join(run("local-train", "--help-all").out.split())
-    assert "simclr, moco: tau of the contrast. swav: tau of the predictions." in text
-    assert "0.5 for simclr; 0.1 for moco, swav, deepcluster; 0.07 for instance" in text
+    assert "simclr, moco, nnclr: tau of the contrast. swav: tau of the" in text
+    assert "0.5 for simclr; 0.1 for moco, nnclr, swav" in text
 
 
 def test_commands_are_listed_in_working_order(run):
@@ -289,20 +289,20 @@ def test_an_optional_part_is_left_out_where_its_first_field_has_no_value():
 
 
 OPTIONS = {
-    "partition": "partition:Options",
-    "pack": "pack:Options",
-    "init": "init:Options",
-    "pretrain-align": "pretrain_align:Options",
-    "pretrain-style": "pretrain_style:Options",
-    "local-train": "local_train.options:Options",
-    "embed": "embed:Options",
-    "neighbours": "neighbours:Options",
-    "distill": "distill:Options",
+    "partition": "partition:PartitionOptions",
+    "pack": "pack:PackOptions",
+    "init": "init:InitOptions",
+    "pretrain-align": "pretrain_align:PretrainAlignOptions",
+    "pretrain-style": "pretrain_style:PretrainStyleOptions",
+    "local-train": "local_train.options:LocalTrainOptions",
+    "embed": "embed:EmbedOptions",
+    "neighbours": "neighbours:NeighboursOptions",
+    "distill": "distill:DistillOptions",
     "evaluate knn": "evaluate.frozen:Knn",
-    "evaluate personal": "evaluate.personal:Options",
-    "evaluate semi": "evaluate.finetune:Options",
-    "evaluate angles": "evaluate.angles:Options",
-    "evaluate drift": "evaluate.drift:Options",
+    "evaluate personal": "evaluate.personal:PersonalOptions",
+    "evaluate semi": "evaluate.finetune:FinetuneOptions",
+    "evaluate angles": "evaluate.angles:ModelOptions",
+    "evaluate drift": "evaluate.drift:DriftOptions",
 }
 
 
@@ -332,7 +332,7 @@ def parts(cls):
 @pytest.mark.parametrize(
     "name, cls",
     [
-        ("local-train", "stages.local_train.options:Options"),
+        ("local-train", "stages.local_train.options:LocalTrainOptions"),
         ("evaluate linear", "evaluation.linear:LinearSettings"),
     ],
 )

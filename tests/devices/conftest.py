@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit import catalogue
 from tests.device import NAME, on_device
-from tests.helpers import epochs, furlkit, save_digits
+from tests.helpers import epochs, furlkit
 
-DATA = ("--data", "d.npz")
-FAST = (
-    *DATA, "--epochs", 1, "--batch-size", 32, "--optimiser", "sgd", "--lr", 0.001,
-)  # fmt: skip
-CLIENTS = ("--client", "0-1")
 MOST_COPIES = 2  # In a step: the draws of the augmentation, and one besides.
 # The CPU and other devices crop images by different formulas.
 TOLERANCE = {"rtol": 1e-3, "atol": 2e-3}
@@ -28,56 +22,11 @@ def here():
         yield counter
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    """A round of two clients with all heads, and every file that clients exchange."""
-    path = tmp_path_factory.mktemp("world")
-    save_digits(path, train=160, test=64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(path)
-        for words in _commands():
-            assert furlkit(*words) == 0, words
-    return path
-
-
-def _commands():
-    heads = [word for head in catalogue.HEADS for word in ("--head", head)]
-    small = ("--width", 0.05, "--projector", "16,8", "--predictor", "8,8", *heads)
-    yield "partition", *DATA, "--clients", 2, "-o", "p"
-    yield "init", *DATA, *small, "-o", "g0"
-    train = ("local-train", "p", "g0", *FAST, *CLIENTS)
-    shared = ("--features-out", "r_{client}", "--dictionary-size", 32)
-    yield *train, *shared, "--private-out", "k_{client}", "-o", "c_{client}"
-    yield "aggregate", "c_0", "c_1", "-o", "g1"
-    yield "aggregate", "r_0", "r_1", "--rule", "dictionary", "-o", "dictionary"
-    centroids = ("--centroids-out", "z_{client}", "-o", "m_{client}")
-    yield *train, *centroids
-    yield "aggregate", "z_0", "z_1", "--rule", "centroids", "--centroids", 4, "-o", "z"
-    yield "pretrain-align", "g0", *FAST, "--targets-out", "targets", "-o", "align"
-    style = ("--projector", "16,8", "-o", "style_{client}")
-    yield "pretrain-style", "p", "g0", *FAST, *CLIENTS, *style
-    kept = ("--private", "style_{client}", "--private-out", "infused_{client}")
-    yield *train, *kept, "--infusion", 0.5, "-o", "i_{client}"
-    yield *train, "--objective", "fedmatch", "-o", "f_{client}"
-    yield "aggregate", "f_0", "f_1", "-o", "f"
-    for rule, form, *share in (
-        ("ensemble", "rows"), ("ensemble", "top", "--similarity", "--top", 20),
-        ("ensemble", "matrix", "--similarity"),
-        ("probabilities", "probabilities", "--share", "probabilities"),
-    ):  # fmt: skip
-        for client in (0, 1):
-            output = ("-o", f"{form}_{client}")
-            yield "embed", f"c_{client}", *DATA, *share, *output
-        matrix = ("--matrix",) * (form == "matrix")
-        rows = (f"{form}_0", f"{form}_1")
-        yield "aggregate", *rows, "--rule", rule, *matrix, "-o", form
-
-
 @pytest.fixture
-def world(folder, monkeypatch):
+def world(exchanged, monkeypatch):
     """The files of a round, in the current folder."""
-    monkeypatch.chdir(folder)
-    return folder
+    monkeypatch.chdir(exchanged)
+    return exchanged
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from furlkit import catalogue
 from furlkit.catalogue import Group
 from furlkit.evaluation import clusters, drift, knn, linear, logistic, scores
 from tests.device import NAME, device
-from tests.devices.conftest import DATA
+from tests.exchanged import DATA
 
 SCORED = (*DATA, "--test-data", "t.npz")
 OWN = ("p", "g1", "infused_0", "infused_1", *SCORED)

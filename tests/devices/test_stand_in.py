@@ -6,7 +6,7 @@ import torch
 from furlkit.data.transfer import constant, send
 from furlkit.runtime import Runtime, start
 from tests.device import NAME, device
-from tests.devices.conftest import FAST
+from tests.exchanged import FAST
 
 CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0, "-o", "OUT/model")
 STEPS = 2  # Full batches of an epoch.

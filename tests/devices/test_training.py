@@ -16,7 +16,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, view_of
 from furlkit.objectives.similarity import Distiller
 from tests.device import device
-from tests.devices.conftest import FAST
+from tests.exchanged import FAST, model_of, term_words
 
 CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0)
 SECOND = ("local-train", "p", "g1", *FAST, "--client", 0)  # Its second round.
@@ -51,36 +51,23 @@ def test_an_objective_never_waits_for_the_device(trained, name, more):
     assert counter.copies, "nothing was counted"
 
 
-TERMS = {
-    "proximal": ("--proximal", 0.1),
-    "alignment": (
-        *("--align", "targets", "--align-data", "d.npz", "--align-batch-size", 16),
-    ),
-    "neighbours": (
-        *("--dictionary", "dictionary", "--neighbours", 3),
-        *("--neighbour-candidates", 8),
-    ),
-    "centroids": (
-        *("--centroids", "z", "--centroid-weight", 0.5),
-        *("--centroids-out", "OUT/rows"),
-    ),
-    "infusion": ("--infusion", 0.5, "--private", "style_0", *KEPT),
-    "scaffold": ("--scaffold", "--optimiser", "sgd", "--momentum", 0, *KEPT),
-}
-
-
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))
 def test_a_term_never_waits_for_the_device(trained, name, more):
-    trained(*_client_of(name), *TERMS[name], *more)
+    trained(*_client_of(name), *_words_of(name), *more)
 
 
 def _client_of(term):
-    return SECOND if term in ("neighbours", "centroids") else CLIENT
+    return ("local-train", "p", model_of(term), *FAST, "--client", 0)
+
+
+def _words_of(term):
+    rows = ("--centroids-out", "OUT/rows") if term == "centroids" else ()
+    return (*term_words(term), *rows, *KEPT)
 
 
 @pytest.mark.parametrize("objective", ["moco", "byol"])
 def test_neighbours_of_a_queue_or_of_other_clients_alone(trained, objective):
-    rows = ("--objective", objective, *TERMS["neighbours"])
+    rows = ("--objective", objective, *term_words("neighbours"))
     trained(*SECOND, *rows)
 
 
@@ -182,7 +169,7 @@ def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch, words):
     trained(*words)
 
 
-@pytest.mark.parametrize("more", [(), TERMS["alignment"]])
+@pytest.mark.parametrize("more", [(), term_words("alignment")])
 def test_mapped_images_and_draws_travel_in_one_copy(trained, monkeypatch, more):
     from furlkit.data import batches
 
@@ -192,7 +179,8 @@ def test_mapped_images_and_draws_travel_in_one_copy(trained, monkeypatch, more):
 
 ALIGNED = [
     *[(*CLIENT, "--objective", name) for name in catalogue.OBJECTIVES],
-    *[(*_client_of(name), *TERMS[name]) for name in TERMS if name != "alignment"],
+    *[(*_client_of(name), *_words_of(name)) for name in catalogue.TERMS
+      if name != "alignment"],
     (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
 ]  # fmt: skip
 
@@ -204,7 +192,7 @@ def test_mapped_public_images_travel_with_those_of_the_client(
     from furlkit.data import batches
 
     monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
-    trained(*words, *TERMS["alignment"])
+    trained(*words, *term_words("alignment"))
 
 
 TEACHERS = {

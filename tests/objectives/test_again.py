@@ -6,14 +6,23 @@ import pytest
 import torch
 from torch import nn
 
-from furlkit.objectives import barlow, byol, moco, simclr, simsiam
+from furlkit import catalogue
+from furlkit.models.heads import Prototypes
+from furlkit.objectives import barlow, byol, dino, moco, simclr, simsiam, vicreg
 from furlkit.objectives.barlow import barlow_loss
 from furlkit.objectives.byol import byol_loss
+from furlkit.objectives.dino import dino_loss, teacher_probabilities
 from furlkit.objectives.learner import Stateless
 from furlkit.objectives.moco import moco_loss
 from furlkit.objectives.simclr import normalise, nt_xent
 from furlkit.objectives.simsiam import simsiam_loss
+from furlkit.objectives.vicreg import Weights, vicreg_loss
 
+WEIGHTS = ("invariance_weight", "variance_weight", "covariance_weight")
+DINO = {
+    **{"temperature": 0.1, "teacher_temperature": 0.04, "centre_momentum": 0.9},
+    **{"ema": 0.5, "freeze_steps": 0},
+}
 SHIFT = torch.tensor([[0.5, -1.0, 2.0, 0.0], [-0.5, 1.5, 0.0, 1.0]])
 
 
@@ -24,7 +33,7 @@ class Tiny(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         self.encoder, self.projector = nn.Linear(3, 4), nn.Linear(4, 5)
-        self.predictor = nn.Linear(5, 5)
+        self.predictor, self.prototypes = nn.Linear(5, 5), Prototypes(5, 4)
         with torch.no_grad():
             for tensor in self.parameters():
                 tensor.normal_(generator=generator)
@@ -44,6 +53,8 @@ class Batch:
 def learner_of(name, net):
     if name == "byol":
         return byol.learner(net, ema=0.5)
+    if name == "dino":
+        return dino.learner(net, **DINO)
     if name == "moco":
         found = moco.learner(net, temperature=0.2, ema=0.5, queue=8)
         found.keep_infused()
@@ -52,11 +63,14 @@ def learner_of(name, net):
         "simclr": partial(simclr.step, temperature=0.2, form="full"),
         "simsiam": simsiam.step,
         "barlow": partial(barlow.step, redundancy=0.1),
+        "vicreg": partial(vicreg.step, **dict(zip(WEIGHTS, (3, 2, 1), strict=True))),
     }[name]
     return Stateless(net, step)
 
 
-each = pytest.mark.parametrize("name", ["simclr", "simsiam", "byol", "moco", "barlow"])
+each = pytest.mark.parametrize(
+    "name", [name for name, entry in catalogue.OBJECTIVES.items() if entry.again]
+)
 
 
 def moved(h, view):
@@ -88,6 +102,7 @@ def test_each_view_is_changed_as_its_own_and_the_loss_is_the_objective_s(name):
         net.projector(moved(net.encoder(x), v)) for v, x in ((0, x_1), (1, x_2))
     )
     p_1, p_2 = net.predictor(z_1), net.predictor(z_2)
+    s = normalise(torch.cat([z_1, z_2])) @ normalise(net.prototypes.weight).T
     expected = {
         "simclr": lambda: nt_xent(z_1, z_2, 0.2, "full"),
         "simsiam": lambda: simsiam_loss(p_1, p_2, z_1, z_2),
@@ -95,7 +110,11 @@ def test_each_view_is_changed_as_its_own_and_the_loss_is_the_objective_s(name):
         "moco": lambda: moco_loss(
             normalise(z_1), normalise(z_2), torch.eye(5)[:3], 0.2
         ),
+        "dino": lambda: dino_loss(
+            s, teacher_probabilities(s, s.new_zeros(4), 0.04), 0.1
+        ),
         "barlow": lambda: barlow_loss(z_1, z_2, 0.1),
+        "vicreg": lambda: vicreg_loss(z_1, z_2, Weights(3, 2, 1)),
     }[name]()
     found = learner.step(Batch()).again(moved)
     torch.testing.assert_close(found.losses[name], expected)

@@ -11,6 +11,7 @@ import pytest
 
 from furlkit import catalogue
 from furlkit.errors import FurlkitError
+from furlkit.files.correlations import CorrelationFacts, write_correlations
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from tests.helpers import furlkit, round_0
@@ -25,6 +26,7 @@ RULES = {
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
+    "correlations": ("r0.st", "r1.st"),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
 }  # fmt: skip
@@ -81,6 +83,8 @@ def folder(tmp_path_factory):
         how = (np.arange(1), facts, Provenance("local-train"))
         rows = np.ones((1, 2), np.float32)
         write_features(folder / f"z{k}.st", rows, *how, counts=np.ones(1))
+        whose = (CorrelationFacts(1, k), Provenance("local-train"))
+        write_correlations(folder / f"r{k}.st", np.eye(2), *whose)
     assert furlkit("neighbours", "g.st", *DIGITS, "-o", "n.st") == 0
     yield folder
     patch.undo()

@@ -16,7 +16,14 @@ WIDTHS = ("--width", 0.1, "--projector", "16,8", "--predictor", "8,8")
 FAST = (*DIGITS, "--epochs", 1, "--batch-size", 96, "--client", "0-2")
 TARGET = {"target.encoder", "target.projector"}
 MORE = {"cluster": ("--mine-layer", "h")}  # The model has no projector.
-CARRIED = {"byol": TARGET, "moco": {*TARGET, "queue"}, "swav": {"queue"}}
+CARRIED = {
+    "byol": TARGET,
+    "orchestra": TARGET,
+    "moco": {*TARGET, "queue"},
+    "swav": {"queue"},
+    "nnclr": {"queue"},
+    "dino": {*TARGET, "target.prototypes", "centre"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +95,7 @@ def test_an_update_is_what_clients_start_from(rounds, name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, o in catalogue.OBJECTIVES.items() if "predictor" in o.head_names]
+    "name", [n for n, o in catalogue.OBJECTIVES.items() if "projector" in o.head_names]
 )
 def test_a_collapse_is_reported(tmp_path, capsys, name):
     """Images that are all the same leave the representation nothing to tell apart."""

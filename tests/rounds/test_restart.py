@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from furlkit import catalogue
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
 from furlkit.stages.local_train import results
@@ -336,21 +337,27 @@ def test_every_way_of_training_can_be_resumed(
     assert digest(whole) == digest(parts)
 
 
+# Options with which the state matters within a few steps.
+FEW_STEPS = {
+    "nnclr": ("--queue", 70),
+    "dino": ("--freeze-steps", 6),
+    "swav": ("--freeze-steps", 6, "--queue", 70, "--queue-after", 3),
+    "deepcluster": ("--clusters", "5,7"),
+    "cluster": ("--mine-layer", "h"),
+}
+
+
 @pytest.mark.parametrize(
-    "choice",
-    [
-        ("--objective", "moco"),
-        ("--objective", "swav", "--freeze-steps", 6, "--queue", 70, "--queue-after", 3),
-        ("--objective", "deepcluster", "--clusters", "5,7"),
-        ("--objective", "instance"),
-    ],
+    "name", [name for name, o in catalogue.OBJECTIVES.items() if o.has_state]
 )
 def test_what_a_learner_carries_is_resumed_with_it(
-    world, tmp_path, die_at, monkeypatch, choice
+    world, tmp_path, die_at, monkeypatch, name
 ):
     """Killed in its first epoch, between two, and in its last; private file too."""
     model = tmp_path / "g.st"
-    init = ("--width", 0.02, "--projector", "16,8", *choice[:2], "-o", model)
+    choice = ("--objective", name, *FEW_STEPS.get(name, ()))
+    net = ("--width", 0.02, "--projector", "16,8", "--predictor", "8,8")
+    init = (*net, "--objective", name, "-o", model)
     assert furlkit("init", "--data", "digits", *init) == 0
 
     def words(folder):
@@ -375,8 +382,8 @@ def test_what_a_learner_carries_is_resumed_with_it(
         monkeypatch.undo()
     assert step_of(tmp_path / "b" / "c.st") == 22
     assert furlkit(*words(tmp_path / "b")) == 0
-    for name in ("c.st", "k.st"):
-        assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)
+    for file in ("c.st", "k.st"):
+        assert digest(tmp_path / "a" / file) == digest(tmp_path / "b" / file)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from furlkit import catalogue
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.private import PrivateFacts, read_private, write_private
@@ -278,3 +280,19 @@ def test_statistics_that_the_global_model_has_too_are_reported_once(
     err = capsys.readouterr().err
     assert err.count("warning: ") == 1
     assert str(tmp_path / "k") in err and "--bn keep" in err
+
+
+@pytest.mark.parametrize(
+    ("needs", "objective", "word"),
+    [
+        ({"heads": ("projector",)}, "rotation", "projector"),
+        ({"pairs": True}, "moco", "two views"),
+    ],
+)
+def test_a_term_needs_heads_and_views_of_the_objective(
+    refused, monkeypatch, needs, objective, word
+):
+    entry = replace(catalogue.TERMS["proximal"], **needs)
+    monkeypatch.setitem(catalogue.TERMS, "proximal", entry)
+    message = refused(2, "--proximal", 0.1, "--objective", objective)
+    assert "--proximal" in message and objective in message and word in message

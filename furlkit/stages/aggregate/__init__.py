@@ -11,6 +11,7 @@ MODULES = {
     "checkpoint": "checkpoints",
     "rows": "rows",
     "counted rows": "centroids",
+    "correlations": "correlations",
     "similarity": "similarities",
     "probabilities": "probabilities",
 }

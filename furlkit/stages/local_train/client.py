@@ -63,6 +63,7 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
         purpose=_purpose(inputs, number),
         received=received,
         tensors=tensors,
+        last=last,
         memory=memory,
         carried=carried,
         decision=decision or _kept_heads(inputs),

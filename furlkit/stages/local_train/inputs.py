@@ -18,7 +18,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture
-from furlkit.stages.local_train.options import Options
+from furlkit.stages.local_train.options import LocalTrainOptions
 from furlkit.stages.local_train.usage import check_usage
 from furlkit.training.learners import learner_of
 from furlkit.training.plan import Plan
@@ -31,13 +31,13 @@ class Inputs(NamedTuple):
     Of these parts the client keeps the tensors in `kept`.
     """
 
-    options: Options
+    options: LocalTrainOptions
     setup: Setup
     sent: tuple[str, ...]
     kept: set[str]
 
 
-def open_inputs(options: Options) -> Inputs:
+def open_inputs(options: LocalTrainOptions) -> Inputs:
     """Open and check the inputs, before training and writing."""
     check_usage(options)
     _check_signatures(options)
@@ -86,7 +86,7 @@ def open_inputs(options: Options) -> Inputs:
     return Inputs(options, setup, sent, kept)
 
 
-def _check_signatures(options: Options) -> None:
+def _check_signatures(options: LocalTrainOptions) -> None:
     """Check the signatures and every byte of received files, if --signers is given."""
     if options.signers is None:
         return
@@ -118,7 +118,10 @@ def _check_continued(model: Checkpoint, update: str) -> None:
 
 
 def make_learner(
-    options: Options, net: nn.Module, architecture: Architecture, settings: dict
+    options: LocalTrainOptions,
+    net: nn.Module,
+    architecture: Architecture,
+    settings: dict,
 ) -> Any:
     """The learner of the objective, with the modules of exchanges."""
     learner = learner_of(options.objective, net, settings)
@@ -140,7 +143,7 @@ def _check_whole(setup: Setup, kept: set[str]) -> None:
         raise InputError(f"{model.path}: has no encoder, which every client needs")
 
 
-def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
+def _sent_parts(options: LocalTrainOptions, setup: Setup) -> tuple[str, ...]:
     """Parts to send in a round; raise for unknown parts."""
     net, round_ = ("encoder", *setup.architecture.heads), setup.model.facts.round + 1
     more = [part for exchange in options.active for part in exchange.sends]
@@ -159,7 +162,7 @@ def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
     return sent
 
 
-def _check_phases(options: Options) -> None:
+def _check_phases(options: LocalTrainOptions) -> None:
     """Check the parts of --phases; warn about a head of the objective without a phase."""
     objective = options.objective
     named: list[str] = []

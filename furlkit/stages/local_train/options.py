@@ -19,7 +19,7 @@ from furlkit.training.run import Execution
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Computing):
+class LocalTrainOptions(Computing):
     """`output`, `private` and `private_out` may contain `{client}`.
 
     `settings` are the options of the objective, `update_settings` the options of the
@@ -68,7 +68,7 @@ class Options(Computing):
         return [exchange for exchange in self.exchanges.values() if exchange.active]
 
 
-def options_of(values: dict[str, Any]) -> Options:
+def options_of(values: dict[str, Any]) -> LocalTrainOptions:
     """The options of local-train from flat values."""
     recorded = catalogue.recorded("local-train", values)
     clients = chosen_clients(values["clients"], values["partition"])
@@ -102,7 +102,7 @@ def options_of(values: dict[str, Any]) -> Options:
     if known["phases"]:
         known["epochs"] = sum(phase.epochs for phase in known["phases"])
         recorded["epochs"] = known["epochs"]
-    return fill_options(Options, {**rest, **known})
+    return fill_options(LocalTrainOptions, {**rest, **known})
 
 
 def _received(values: dict[str, Any], update: catalogue.Update) -> tuple[str, ...]:

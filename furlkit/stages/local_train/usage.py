@@ -1,12 +1,14 @@
 """Checks of local-train's options before any file is opened."""
 
+from furlkit import catalogue
 from furlkit.errors import UsageError
+from furlkit.exchanges.exchange import objectives_that
 from furlkit.inputs.paths import check_patterns
 from furlkit.inputs.sites import check_one_site
-from furlkit.stages.local_train.options import Options
+from furlkit.stages.local_train.options import LocalTrainOptions
 
 
-def check_usage(options: Options) -> None:
+def check_usage(options: LocalTrainOptions) -> None:
     """Raise for contradictory options; exchanges have checked the exchanges' options."""
     if options.partition is None:
         check_one_site(options.clients)
@@ -16,6 +18,8 @@ def check_usage(options: Options) -> None:
             "different models; train one at a time"
         )
     _check_update(options)
+    for name in options.terms:
+        _check_term(catalogue.terms()[name], options.objective)
     reads = {"--private": options.private}
     writes = {"-o": options.output, "--private-out": options.private_out}
     inputs = [options.model, options.partition, options.data.name]
@@ -26,7 +30,7 @@ def check_usage(options: Options) -> None:
     check_patterns(options.clients, reads, writes, inputs)
 
 
-def _check_update(options: Options) -> None:
+def _check_update(options: LocalTrainOptions) -> None:
     update, objective = options.update, options.objective
     for head in update.heads:
         if head not in objective.head_names:
@@ -41,4 +45,18 @@ def _check_update(options: Options) -> None:
         raise UsageError(
             f"--update {update.name}: needs the client's {kept} in a private file; give "
             "--private-out"
+        )
+
+
+def _check_term(term: catalogue.Term, objective: catalogue.Objective) -> None:
+    for head in term.heads:
+        if head not in objective.head_names:
+            raise UsageError(
+                f"--{term.switch}: needs the {head}, which --objective {objective.name} "
+                "does not train; omit either"
+            )
+    if term.pairs and not objective.pairs:
+        raise UsageError(
+            f"--{term.switch}: needs z of two views of every image, which --objective "
+            f"{objective.name} does not have; use {objectives_that(lambda o: o.pairs)}"
         )

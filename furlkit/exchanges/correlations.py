@@ -1,0 +1,144 @@
+"""Correlation matrices of z: a client shares R_k, and receives the mean of all clients.
+
+FedSC's clients compute R_k by the global model before they train, and wait for the mean.
+Here a client computes R_k by its trained model, of images without augmentation, at the
+end of the round: a round has a single exchange of files. R_k stays in the private file
+too, because a client subtracts R_k from the mean in the next round.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from furlkit import catalogue
+from furlkit.aggregators.correlations import without_own
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.exchange import (
+    Client,
+    Exchange,
+    Kept,
+    Setup,
+    Trained,
+    Values,
+    Written,
+)
+from furlkit.files.correlations import (
+    CorrelationFacts,
+    read_correlations,
+    write_correlations,
+)
+from furlkit.files.correlations import Correlations as Matrix
+from furlkit.inputs.paths import fill
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
+from furlkit.models.loading import z_width
+from furlkit.objectives.spectral import bounded, correlations
+from furlkit.randomness import numpy_generator
+
+OWN = "correlations"  # R_k in the memory of a private file.
+
+
+class Correlations(Exchange):
+    """Pass R_others to the loss; write R_k, and keep R_k for the next round."""
+
+    memory = (OWN,)
+
+    def __init__(self, values: Values) -> None:
+        self._path, self._out = values["correlations"], values["correlations_out"]
+        self.active = bool(self._path or self._out)
+        self.inputs = (self._path,) if self._path else ()
+        self._noise = values["correlations_noise"]
+        if self._out:
+            file = "--correlations-out", self._out
+            self.writes = (Written("own_correlations", "correlations", *file),)
+        if self.active:
+            _check(values)
+            self._mu = values["norm_bound"]
+
+    def open(self, setup: Setup) -> None:
+        self._setup = setup
+        self._mean: Matrix | None = None
+        if self._path:
+            self._mean = read_correlations(self._path)
+            _check_mean(self._mean, z_width(setup.model), setup.model.facts.round)
+
+    def start(self, client: Client) -> None:
+        mean = self._mean
+        self._others = self._without_own(client, mean) if mean else None
+
+    def contents(self) -> dict[str, str]:
+        return {"correlations": self._mean.content} if self._mean else {}
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        if self._others is None:
+            return {}
+        return {"R_others": torch.from_numpy(self._others).to(self._setup.device)}
+
+    def finish(self, client: Client, trained: Trained) -> Kept:
+        if not self._out:
+            return Kept({}, {k: v for k, v in client.memory.items() if k == OWN})
+        setup, net, run = self._setup, trained.learner.net, self._setup.model.facts.run
+        z = embed(net, setup.images.images, client.index, setup.plain_view(), "z")
+        R = correlations(bounded(z, self._mu)).numpy()
+        R = R + self._noise * _symmetric_noise(len(R), (*client.purpose, "noise"))
+        facts = CorrelationFacts(
+            setup.round, client.number, parent=setup.parent, run=run
+        )
+        path = fill(self._out, client.number)
+        content = write_correlations(path, R, facts, client.provenance)
+        trained.results["own_correlations"] = content
+        return Kept({}, {OWN: R})
+
+    def _without_own(self, client: Client, mean: Matrix) -> np.ndarray | None:
+        """The mean of the other clients; None if the mean has no other client."""
+        shared = client.private and client.private.facts.round == mean.facts.round
+        if not shared or OWN not in client.memory:
+            return mean.R
+        K, R_k = mean.facts.clients or 1, client.memory[OWN]
+        if R_k.shape != mean.R.shape:
+            raise InputError(
+                f"{mean.path}: R is {mean.R.shape}, the client's R_k in --private is "
+                f"{R_k.shape}; give files of one run"
+            )
+        return without_own(mean.R, R_k, K) if K > 1 else None
+
+
+def _check_mean(mean: Matrix, width: int, round_: int) -> None:
+    """Check that a mean fits a model with z of `width` numbers after `round_` rounds."""
+    if mean.facts.clients is None:
+        raise InputError(
+            f"{mean.path}: is of client {mean.facts.client}; give the mean of aggregate "
+            "--rule correlations"
+        )
+    if len(mean.R) != width:
+        raise InputError(
+            f"{mean.path}: R is {mean.R.shape}, the model's z has {width} numbers; use "
+            "the correlations of this model"
+        )
+    if mean.facts.round > round_:
+        raise InputError(
+            f"{mean.path}: is of round {mean.facts.round}, the model of round {round_}; "
+            "use the correlations of the model's round"
+        )
+
+
+def _symmetric_noise(d: int, purpose: tuple[Any, ...]) -> np.ndarray:
+    """Standard Gaussian numbers (d, d), equal above and below the diagonal."""
+    noise = numpy_generator(*purpose).standard_normal((d, d)).astype(np.float32)
+    return np.tril(noise) + np.tril(noise, -1).T
+
+
+def _check(values: Values) -> None:
+    objective = catalogue.objectives()[values["objective"]]
+    if "correlations" not in objective.exchanges:
+        flag = "--correlations" if values["correlations"] else "--correlations-out"
+        raise UsageError(
+            f"{flag}: correlations belong to the spectral loss; give --objective spectral "
+            f"instead of {objective.name}"
+        )
+    if values["correlations_out"] and not values["private_out"]:
+        raise UsageError(
+            "--correlations-out: a client subtracts its matrix from the next mean and "
+            "keeps the matrix in a private file; give --private-out"
+        )
