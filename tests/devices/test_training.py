@@ -198,6 +198,7 @@ def test_mapped_public_images_travel_with_those_of_the_client(
 TEACHERS = {
     "ensemble": ("rows", "g0"), "self": ("g1", "--confidence", 0.12),
     "probabilities": ("probabilities", "g0"), "labels": ("g0",),
+    "models": ("c_0", "c_1", "g0"), "anchor": ("g1", "c_0"),
 }  # fmt: skip
 ANCHORS = ("--anchors", 64)
 
