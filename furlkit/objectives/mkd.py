@@ -94,6 +94,8 @@ class Student(nn.Module):
     """
 
     net: Any
+    weight: Tensor
+    steps: Tensor
     _rows: Tensor  # Keys of the current step.
 
     def __init__(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from furlkit.data.batches import Batch, Images, Positions, prefetch
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.quality import quality
 from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
@@ -41,6 +42,7 @@ class Job:
     to the learner's losses. `begin` is called before the first step, but not when a
     training is resumed. `where` goes into every line of the journal; `steps_before` is
     added to the journal's steps. `may_collapse` suppresses the warning about a collapse.
+    `pairs`: the objective compares two views of every image, first views first.
     """
 
     title: str
@@ -53,6 +55,7 @@ class Job:
     where: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
     may_collapse: bool = False
+    pairs: bool = False
 
     @property
     def epoch_steps(self) -> int:
@@ -125,7 +128,8 @@ class Epoch(NamedTuple):
     `terms` has the meters of terms with a separate forward pass, by name, and `measures`
     the extra measures of the learner. With --steps the last epoch may be shorter. `clock`
     has the mean seconds of a step, the share of time for gathering images, and on a GPU
-    the peak memory.
+    the peak memory. `quality` has RankMe and uniformity of the last step's rows, and the
+    alignment of two views.
     """
 
     epoch: int
@@ -138,11 +142,13 @@ class Epoch(NamedTuple):
     measures: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
     terms: dict[str, dict[str, float]] | None = None
     clock: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+    quality: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
 
     def facts(self) -> dict[str, Any]:
-        """The fields by name, with the learner's measures and the clock."""
+        """The fields by name, with the learner's measures, the clock and the quality."""
         own = {k: v for k, v in self._asdict().items() if v is not None}
-        return {**own.pop("measures"), **own.pop("clock"), **own}
+        more = own.pop("quality")
+        return {**own.pop("measures"), **own.pop("clock"), **more, **own}
 
     def meters(self) -> dict[str, Meter]:
         """Collapse meters by the name of the term; "" for the objective."""
@@ -201,7 +207,10 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
                 ended = _finish_epoch(state, compared, lr, steps, len(index.cpu))
-                ended = ended._replace(measures=trainer.end_epoch(ended.losses))
+                ended = ended._replace(
+                    measures=trainer.end_epoch(ended.losses),
+                    quality=quality(compared[""], job.pairs),
+                )
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)

@@ -82,6 +82,7 @@ def test_the_journal_has_losses_and_weights_of_the_teachers(here):
     (line,) = epochs(here / "g1.safetensors")
     assert {*line["losses"]} == {"distillation", "byol"}
     assert sum(line["teacher_weights"]) == pytest.approx(1)
+    assert line["alignment"] > 0 > line["uniformity"]
 
 
 def test_the_order_of_the_models_does_not_matter(here, tmp_path):

@@ -49,4 +49,5 @@ def lesson(options: DistillOptions) -> Lesson:
         words=f"aligned with {path} on {len(index):,} public images",
         learner=learner,
         contents={**contents, "global": anchor.content},
+        pairs=True,
     )

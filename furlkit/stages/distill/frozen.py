@@ -51,11 +51,12 @@ def projections(
 ) -> list[Callable[[Tensor], Tensor]]:
     """Functions from views to z, of frozen nets in eval mode, on the student's device."""
     device = next(like.parameters()).device
-    found = []
+    found: list[Callable[[Tensor], Tensor]] = []
     for teacher in teachers:
         net = load_net(read_checkpoint(teacher.path), device)
         if channels_last:
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         net.requires_grad_(False).eval()
-        found.append(nn.Sequential(net.encoder, net.projector).eval())
+        projector = net.get_submodule("projector")
+        found.append(nn.Sequential(net.encoder, projector).eval())
     return found

@@ -47,7 +47,8 @@ class Lesson:
     `index`: images to learn from. `words`: description for people. `resolved`: options
     decided by the inputs. `contents`: content hashes of the inputs besides START, by
     role. `learner`: returns an object that trains a net on images, and a function to
-    call before the first step. `labels`: the learner sees labels. `finish`: converts
+    call before the first step. `labels`: the learner sees labels. `pairs`:
+    the learner's z has two views of every image. `finish`: converts
     the tensors of the net to the tensors of the file.
     """
 
@@ -60,6 +61,7 @@ class Lesson:
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     labels: bool = False
+    pairs: bool = False
     finish: Callable[[Tensors], Tensors] = dict
 
 

@@ -62,6 +62,7 @@ def lesson(options: DistillOptions) -> Lesson:
         f"{len(index):,} public images",
         learner=learner,
         contents={**contents, **roles},
+        pairs=True,
     )
 
 
@@ -80,7 +81,7 @@ def _open_teachers(options: DistillOptions) -> list[Checkpoint]:
                 "give every client once"
             )
         found[client] = replace(model, tensors={})
-    teachers = sorted(found.values(), key=lambda t: client_order(t.facts.client))
+    teachers = [found[client] for client in sorted(found, key=client_order)]
     for teacher in teachers:
         if teacher.facts.round != teachers[0].facts.round:
             raise InputError(
