@@ -206,11 +206,8 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
-                ended = _finish_epoch(state, compared, lr, steps, len(index.cpu))
-                ended = ended._replace(
-                    measures=trainer.end_epoch(ended.losses),
-                    quality=quality(compared[""], job.pairs),
-                )
+                ended = _finish_epoch(state, compared, lr, job, len(index.cpu))
+                ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
@@ -429,8 +426,9 @@ def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> No
 
 
 def _finish_epoch(
-    state: _State, compared: dict[str, Tensor], lr: float, steps: int, batch_size: int
+    state: _State, compared: dict[str, Tensor], lr: float, job: Job, batch_size: int
 ) -> Epoch:
+    steps = job.epoch_steps
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
     losses = {name: float(value) / taken for name, value in state.sums.items()}
     for name, value in losses.items():
@@ -445,7 +443,9 @@ def _finish_epoch(
     clock = {"step_seconds": seconds / taken, "input_share": share}
     clock |= _peak_memory(next(iter(compared.values())).device)
     state.sums, state.seconds, state.input_seconds = {}, 0.0, 0.0
-    return Epoch(epoch, state.step, losses, lr, *own, rate, terms=terms, clock=clock)
+    more = quality(compared[""], job.pairs)
+    where = (epoch, state.step, losses, lr)
+    return Epoch(*where, *own, rate, terms=terms, clock=clock, quality=more)
 
 
 def _peak_memory(device: torch.device) -> dict[str, float]:
