@@ -413,8 +413,8 @@ TERMS = named(
                    "beta of beta/d^2 ||K||^2, K the correlations of the d numbers of h in "
                    "a batch; 0 turns the term off.", newer=True),
             Option("decorrelation-form", Choice(("paper", "code")), "paper",
-                   "Scale: the paper's, or the authors' code, whose term has N times the "
-                   "weight in a batch of N rows."),
+                   "Scale: the paper's, or the authors' code, whose term has about N "
+                   "times the weight in a batch of N rows."),
         ),
         paper=papers.FEDDECORR,
         equation="L_FedDecorr",
@@ -621,6 +621,9 @@ RULES = named(
                    help="Also accept models of earlier rounds: the weight of a model s "
                         "rounds older than the newest is divided by X^s. ASTW has e/2, "
                         "1.35914.", usual="a single round"),
+            Option("complete", Flag(), False,
+                   "Take the tensors that no upload has from --parent, for uploads of "
+                   "local-train --train-layers.", newer=True),
         ),
         averages=True,
         paper=papers.FEDAVG,
@@ -958,6 +961,17 @@ TEACHERS = named(
         paper=papers.FEDMATCH,
         equation="section 3.3",
         printed="as printed",
+    ),
+    Teacher("contrast", "contrast of two views of public images (NT-Xent)",
+        "furlkit.objectives.simclr:step",
+        lesson="furlkit.stages.distill.contrast:lesson",
+        options=(
+            Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
+            *PART,
+        ),
+        paper=papers.LWFEDSSL,
+        equation="server-side calibration",
+        printed="as printed in the abstract, with SimCLR's loss",
     ),
     Teacher("models", "the clients' models, weighted for every image",
         "furlkit.objectives.mkd:Student",

@@ -265,7 +265,8 @@ class Trainer:
         self.learner.train()
         for name, module in self.learner.named_modules():
             # In eval mode BatchNorm leaves the statistics of frozen parts alone.
-            if name and not _trains(name, parts):
+            frozen = getattr(module, "frozen", False)
+            if frozen or (name and not _trains(name, parts)):
                 module.training = False
         weights = {k: p for k, p in self._trained.items() if p.requires_grad}
         self.optimiser = _optimiser(weights, self.plan)

@@ -38,6 +38,7 @@ TEACHERS = {
     "self": ("g.st",),
     "probabilities": ("c.st", "g.st"),
     "labels": ("g.st",),
+    "contrast": ("g.st",),
     "models": (*MODELS, "g.st"),
     "anchor": ("g.st", "u0.st"),
 }

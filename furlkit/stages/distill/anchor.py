@@ -7,10 +7,14 @@ from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.frozen import check_teacher, open_student, projections
+from furlkit.stages.distill.frozen import (
+    check_teacher,
+    open_student,
+    projections,
+    public_images,
+)
 from furlkit.stages.distill.lesson import (
     Begin,
     DistillOptions,
@@ -32,10 +36,7 @@ def lesson(options: DistillOptions) -> Lesson:
         )
     images = open_images(options.data, student)
     check_teacher(anchor, student, images)
-    part, partition = settings.pop("part"), settings.pop("partition")
-    index, contents = chosen_images(images, partition, part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    index, contents = public_images(images, settings)
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
         (project,) = projections([anchor], net, options.execution.channels_last)

@@ -12,13 +12,17 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
 from furlkit.inputs.images import open_images
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net, drawn
 from furlkit.models.heads import mlp
 from furlkit.models.loading import z_width
 from furlkit.objectives.mkd import Attention
 from furlkit.randomness import torch_generator
-from furlkit.stages.distill.frozen import check_teacher, open_student, projections
+from furlkit.stages.distill.frozen import (
+    check_teacher,
+    open_student,
+    projections,
+    public_images,
+)
 from furlkit.stages.distill.lesson import (
     Begin,
     DistillOptions,
@@ -37,10 +41,7 @@ def lesson(options: DistillOptions) -> Lesson:
     teachers = _open_teachers(options)
     for teacher in teachers:
         check_teacher(teacher, student, images)
-    part, partition = settings.pop("part"), settings.pop("partition")
-    index, contents = chosen_images(images, partition, part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    index, contents = public_images(images, settings)
     adaptive, k = settings.pop("integration") == "adaptive", settings.pop("adapter")
 
     def learner(net: Net, _: Images, purpose: Purpose) -> tuple[Any, Begin | None]:
