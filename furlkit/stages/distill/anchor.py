@@ -9,18 +9,14 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.frozen import (
-    check_teacher,
-    open_student,
-    projections,
-    public_images,
-)
+from furlkit.stages.distill.frozen import check_teacher, open_student, projections
 from furlkit.stages.distill.lesson import (
     Begin,
     DistillOptions,
     Lesson,
     kept_facts,
     method_of,
+    public_images,
 )
 from furlkit.training.loop import Purpose
 

@@ -13,13 +13,13 @@ from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import z_width
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.frozen import public_images
 from furlkit.stages.distill.lesson import (
     Begin,
     DistillOptions,
     Lesson,
     kept_facts,
     method_of,
+    public_images,
 )
 from furlkit.training.loop import Purpose
 

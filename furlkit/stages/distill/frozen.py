@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +10,6 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.images import check_reading
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.loading import architecture_of, load_net, z_width
 
 
@@ -27,17 +24,6 @@ def open_student(path: Path, teacher: str) -> Checkpoint:
                 f"init --objective byol --from {path}"
             )
     return model
-
-
-def public_images(
-    images: ImageSet, settings: dict[str, Any]
-) -> tuple[np.ndarray, dict[str, str]]:
-    """Take --partition and --part out of the settings; return indices and contents."""
-    part, partition = settings.pop("part"), settings.pop("partition")
-    index, contents = chosen_images(images, partition, part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
-    return index, contents
 
 
 def check_teacher(teacher: Checkpoint, student: Checkpoint, images: ImageSet) -> None:

@@ -17,18 +17,14 @@ from furlkit.models.heads import mlp
 from furlkit.models.loading import z_width
 from furlkit.objectives.mkd import Attention
 from furlkit.randomness import torch_generator
-from furlkit.stages.distill.frozen import (
-    check_teacher,
-    open_student,
-    projections,
-    public_images,
-)
+from furlkit.stages.distill.frozen import check_teacher, open_student, projections
 from furlkit.stages.distill.lesson import (
     Begin,
     DistillOptions,
     Lesson,
     global_facts,
     method_of,
+    public_images,
 )
 from furlkit.training.loop import Purpose
 
