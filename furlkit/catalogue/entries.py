@@ -312,8 +312,9 @@ class Term(Method):
     """A loss to add to any objective; the option `switch` turns the term on.
 
     The function gets a mapping with the `inputs`: `received`, the model from the server,
-    `learner`, and data of the `exchanges`, which the switch turns on too. `heads`: heads
-    that the objective must train. `pairs`: the objective must compare z of two views.
+    `last`, the client's weights after the last round (empty in a first round), `learner`,
+    and data of the `exchanges`, which the switch turns on too. `heads`: heads that the
+    objective must train. `pairs`: the objective must compare z of two views.
     """
 
     switch: str = ""
