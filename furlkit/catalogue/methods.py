@@ -441,6 +441,23 @@ TERMS = named(
         equation="global contrastive and relational losses",
         printed="differs: relations to the other images of the batch, not to a second batch",
     ),
+    Term("moon", "z agrees with the global net and departs from the client's last net",
+        "furlkit.terms.moon:moon",
+        switch="moon",
+        options=(
+            Option("moon", Number(low=0), 0.0,
+                   "mu of the contrast between z of the global net (near) and z of the "
+                   "client's net of the last round (far); 0 turns the term off. The term "
+                   "starts in a client's second round, with --private.", newer=True),
+            Option("moon-temperature", Number(above=0), 0.5, "tau of the contrast."),
+        ),
+        inputs=("received", "last"),
+        heads=("projector",),
+        paper=papers.MOON,
+        equation="Eq. 3-4",
+        printed="as printed, added to any objective; no term in a client's first round, as "
+                "in the authors' code",
+    ),
     Term("uniformity", "z is spread over the sphere like a Gaussian sample",
         "furlkit.terms.uniformity:uniformity",
         switch="uniformity",

@@ -71,6 +71,9 @@ FEDDECORR = Paper("FedDecorr", "https://arxiv.org/abs/2210.00226", 2022,
 FEDX = Paper("FedX", "https://arxiv.org/abs/2207.09158", 2022,
     "FedX: Unsupervised Federated Learning with Cross Knowledge Distillation",
     "Han, Sungwon and Park, Sungwon and Wu, Fangzhao and Kim, Sundong and Wu, Chuhan and Xie, Xing and Cha, Meeyoung")
+MOON = Paper("MOON", "https://arxiv.org/abs/2103.16257", 2021,
+    "Model-Contrastive Federated Learning",
+    "Li, Qinbin and He, Bingsheng and Song, Dawn")
 FEDU2 = Paper("FedU2", "https://arxiv.org/abs/2403.16398", 2024,
     "Rethinking the Representation in Federated Unsupervised Learning with Non-IID Data",
     "Liao, Xinting and Liu, Weiming and Chen, Chaochao and Zhou, Pengyang and Yu, Fengyuan and Zhu, Huabin and Yao, Binhui and Wang, Tao and Zheng, Xiaolin and Tan, Yanchao")
