@@ -38,6 +38,10 @@ HEADS = named(
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
     Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
+    Head("patches", form="other", widths=(128, 128),
+         help="Widths of the blocks of the decoder of hidden patches, equal for a Vision "
+              "Transformer: 128,128 makes two blocks.",
+         function="furlkit.models.patches:patch_decoder"),
 )
 
 OBJECTIVES = named(
@@ -290,6 +294,20 @@ OBJECTIVES = named(
         function="furlkit.objectives.autoencoder:step",
         equation="squared error",
         printed="nothing printed",
+    ),
+    Objective("mae", "reconstruction of hidden patches from the visible patches",
+        heads=("patches",),
+        function="furlkit.objectives.mae:step",
+        options=(
+            Option("mask-ratio", Number(above=0, below=1), 0.75,
+                   "Share of hidden patches of an image."),
+            Option("normalise-pixels", Flag(negative=True), True,
+                   "Predict the pixels of a patch with mean 0 and deviation 1."),
+        ),
+        paper=papers.MAE,
+        equation="section 3",
+        printed="as printed for timm's Vision Transformers, with trained positions; differs "
+                "for networks without attention: hidden patches are zero, and h is decoded",
     ),
     Objective("supervised", "cross-entropy on labels",
         heads=("classifier",),

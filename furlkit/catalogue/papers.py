@@ -71,6 +71,9 @@ FEDDECORR = Paper("FedDecorr", "https://arxiv.org/abs/2210.00226", 2022,
 FEDX = Paper("FedX", "https://arxiv.org/abs/2207.09158", 2022,
     "FedX: Unsupervised Federated Learning with Cross Knowledge Distillation",
     "Han, Sungwon and Park, Sungwon and Wu, Fangzhao and Kim, Sundong and Wu, Chuhan and Xie, Xing and Cha, Meeyoung")
+MAE = Paper("MAE", "https://arxiv.org/abs/2111.06377", 2021,
+    "Masked Autoencoders Are Scalable Vision Learners",
+    "He, Kaiming and Chen, Xinlei and Xie, Saining and Li, Yanghao and Dollár, Piotr and Girshick, Ross")
 MOON = Paper("MOON", "https://arxiv.org/abs/2103.16257", 2021,
     "Model-Contrastive Federated Learning",
     "Li, Qinbin and He, Bingsheng and Song, Dawn")
