@@ -25,15 +25,16 @@ TERMS = {
         *("--neighbour-candidates", 8),
     ),
     "centroids": ("--centroids", "z", "--centroid-weight", 0.5),
+    "cka": (
+        *("--cka", 0.5, "--cka-batch-size", 16),
+        *("--kernel", "kernel", "--kernel-data", "d.npz"),
+    ),
     "infusion": ("--infusion", 0.5, "--private", "style_0"),
     "moon": ("--moon", 0.5, "--private", "last_0"),
     "scaffold": ("--scaffold", "--optimiser", "sgd", "--momentum", 0),
 }
-SECOND_ROUND = (
-    "neighbours",
-    "centroids",
-    "moon",
-)  # Terms with files of the first round.
+# Terms with files of the first round.
+SECOND_ROUND = ("neighbours", "centroids", "moon", "cka")
 
 
 def term_words(name: str) -> tuple:
@@ -89,3 +90,4 @@ def _commands():
         matrix = ("--matrix",) * (form == "matrix")
         rows = (f"{form}_0", f"{form}_1")
         yield "aggregate", *rows, "--rule", rule, *matrix, "-o", form
+    yield "aggregate", "matrix_0", "matrix_1", "--rule", "kernels", "-o", "kernel"

@@ -77,6 +77,9 @@ MAE = Paper("MAE", "https://arxiv.org/abs/2111.06377", 2021,
 MOON = Paper("MOON", "https://arxiv.org/abs/2103.16257", 2021,
     "Model-Contrastive Federated Learning",
     "Li, Qinbin and He, Bingsheng and Song, Dawn")
+HETEROSSFL = Paper("Hetero-SSFL", "https://arxiv.org/abs/2205.12493", 2022,
+    "Federated Self-supervised Learning for Heterogeneous Clients",
+    "Makhija, Disha and Ho, Nhat and Ghosh, Joydeep")
 FEDU2 = Paper("FedU2", "https://arxiv.org/abs/2403.16398", 2024,
     "Rethinking the Representation in Federated Unsupervised Learning with Non-IID Data",
     "Liao, Xinting and Liu, Weiming and Chen, Chaochao and Zhou, Pengyang and Yu, Fengyuan and Zhu, Huabin and Yao, Binhui and Wang, Tao and Zheng, Xiaolin and Tan, Yanchao")
