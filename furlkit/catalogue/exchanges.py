@@ -269,9 +269,10 @@ KERNEL = Exchange("kernel", "mean cosines of public images by the models of all 
         Option("kernel", File("similarity", "kernel", "received"),
                help="Output of aggregate --rule kernels, for --cka. Leave the flag out in "
                     "round 1.", recorded=False),
-        Option("kernel-data", Data(), help="Public images of the kernel.", recorded=False),
+        Option("kernel-data", Data(), help="Public images of the kernel.", recorded=False,
+               needs="kernel"),
         Option("kernel-split", Choice(("train", "test")), "train",
-               "Split of a built-in dataset.", recorded=False),
+               "Split of a built-in dataset.", recorded=False, needs="kernel"),
     ),
     paper=papers.HETEROSSFL,
     equation="mean kernel",

@@ -107,6 +107,7 @@ def test_inspect_ledger_and_replay_know_the_kernel(here, tmp_path, run):
 REFUSED = [
     (("--cka", 1, "--kernel", "kernel"), 2, "--kernel-data"),
     ((*KERNEL[:4],), 2, "--cka"),
+    (("--cka", 1, *KERNEL[2:4]), 2, "--kernel-data"),
     (("--cka", 1, "--kernel", "s_0", *KERNEL[2:]), 65, "aggregate --rule kernels"),
     (("--cka", 1, *KERNEL[:3], "digits"), 65, "kernel: was made of other images"),
 ]
