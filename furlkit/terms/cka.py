@@ -17,7 +17,8 @@ CKA between the client's kernel and the mean kernel of all clients, on a common 
 Our choices: unit rows, because in a mean of kernels of raw rows a net with long rows
 outweighs the others; 1 - CKA for the distance; a random batch of the public images in
 each step, with K and K_mean centred within the batch; eval mode like in `embed`, so that
-BatchNorm's statistics describe private images only.
+BatchNorm's statistics describe private images only. The pass over the public batch costs
+as much as for equally many views of private images.
 """
 
 from collections.abc import Mapping

@@ -18,8 +18,8 @@ the other nets.
 The term is 0 in a client's first round, which has no z_prev: the authors' code starts
 with an empty pool of earlier nets, and a softmax of a single number is 1. The text of the
 paper on the first round was not at hand. A step makes two further forward passes without
-gradients, by z_glob and z_prev; a client keeps the weights of the round in the private
-file.
+gradients, for z_glob and z_prev: 1.6 times the CPU time of a step of SimCLR with cnn5. A
+client keeps the weights of the round in the private file.
 """
 
 from collections.abc import Callable, Mapping
