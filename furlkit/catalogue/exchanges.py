@@ -279,7 +279,24 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
             "the paper computes R_k by the global model, in a second exchange per round",
 )
 
+KERNEL = Exchange("kernel", "mean cosines of public images by the models of all clients",
+    "furlkit.exchanges.kernel:Kernel",
+    title="Sharing cosines of public images: Hetero-SSFL",
+    options=(
+        Option("kernel", File("similarity", "kernel", "received"),
+               help="Output of aggregate --rule kernels, for --cka. Leave the flag out in "
+                    "round 1.", recorded=False),
+        Option("kernel-data", Data(), help="Public images of the kernel.", recorded=False,
+               needs="kernel"),
+        Option("kernel-split", Choice(("train", "test")), "train",
+               "Split of a built-in dataset.", recorded=False, needs="kernel"),
+    ),
+    paper=papers.HETEROSSFL,
+    equation="mean kernel",
+    printed="differs: clients share cosines of public images, in the file of embed",
+)
+
 EXCHANGES = named(
     *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
-    NORMS, LAYERS, CENTROIDS, CORRELATIONS,
+    NORMS, LAYERS, CENTROIDS, CORRELATIONS, KERNEL,
 )

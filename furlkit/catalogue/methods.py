@@ -38,6 +38,10 @@ HEADS = named(
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
     Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
+    Head("patches", form="other", widths=(128, 128),
+         help="Widths of the blocks of the decoder of hidden patches, equal for a Vision "
+              "Transformer: 128,128 makes two blocks.",
+         function="furlkit.models.patches:patch_decoder"),
 )
 
 OBJECTIVES = named(
@@ -291,6 +295,20 @@ OBJECTIVES = named(
         equation="squared error",
         printed="nothing printed",
     ),
+    Objective("mae", "reconstruction of hidden patches from the visible patches",
+        heads=("patches",),
+        function="furlkit.objectives.mae:step",
+        options=(
+            Option("mask-ratio", Number(above=0, below=1), 0.75,
+                   "Share of hidden patches of an image."),
+            Option("normalise-pixels", Flag(negative=True), True,
+                   "Predict the pixels of a patch with mean 0 and deviation 1."),
+        ),
+        paper=papers.MAE,
+        equation="section 3",
+        printed="as printed for timm's Vision Transformers, with trained positions; differs "
+                "for networks without attention: hidden patches are zero, and h is decoded",
+    ),
     Objective("supervised", "cross-entropy on labels",
         heads=("classifier",),
         function="furlkit.objectives.supervised:step",
@@ -441,6 +459,23 @@ TERMS = named(
         equation="global contrastive and relational losses",
         printed="differs: relations to the other images of the batch, not to a second batch",
     ),
+    Term("moon", "z agrees with the global net and departs from the client's last net",
+        "furlkit.terms.moon:moon",
+        switch="moon",
+        options=(
+            Option("moon", Number(low=0), 0.0,
+                   "mu of the contrast between z of the global net (near) and z of the "
+                   "client's net of the last round (far); 0 turns the term off. The term "
+                   "starts in a client's second round, with --private.", newer=True),
+            Option("moon-temperature", Number(above=0), 0.5, "tau of the contrast."),
+        ),
+        inputs=("received", "last"),
+        heads=("projector",),
+        paper=papers.MOON,
+        equation="Eq. 3-4",
+        printed="as printed, added to any objective; no term in a client's first round, as "
+                "in the authors' code",
+    ),
     Term("uniformity", "z is spread over the sphere like a Gaussian sample",
         "furlkit.terms.uniformity:uniformity",
         switch="uniformity",
@@ -460,6 +495,22 @@ TERMS = named(
         paper=papers.FEDU2,
         equation="FUR",
         printed="differs: a smooth plan, unit rows and rho are our choices",
+    ),
+    Term("cka", "public images are related like in the mean of all clients, of any nets",
+        "furlkit.terms.cka:cka",
+        switch="cka",
+        options=(
+            Option("cka", Number(low=0), 0.0,
+                   "mu of 1 - CKA between the net's cosines of public images and --kernel; "
+                   "0 turns the term off.", newer=True),
+            Option("cka-batch-size", Whole(2), 128, "Number of public images in a step."),
+        ),
+        exchanges=("kernel",),
+        inputs=("kernel", "kernel_layer", "kernel_images"),
+        paper=papers.HETEROSSFL,
+        equation="local objective, linear CKA",
+        printed="differs: cosines instead of products of rows, and 1 - CKA on a batch of "
+                "public images; the paper was not at hand",
     ),
     Term("infusion", "a second loss, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
@@ -801,6 +852,14 @@ RULES = named(
         paper=papers.FEDSC,
         equation="aggregation of correlation matrices",
         printed="as printed in the authors' program: equal weights",
+    ),
+    Rule("kernels", "the mean cosines of public images by the clients' models",
+        "furlkit.aggregators.similarity:ensemble",
+        reads="kernels",
+        paper=papers.HETEROSSFL,
+        equation="mean kernel",
+        printed="differs: cosines, so that clients with long rows have no larger weight; "
+                "equal weights",
     ),
     Rule("ensemble", "the mean similarity of public images by the clients' models",
         "furlkit.aggregators.similarity:ensemble",

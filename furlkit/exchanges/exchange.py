@@ -147,8 +147,6 @@ class Exchange(Protocol):
     carried: tuple[str, ...] = ()
     # First words of the names of the memory that `finish` returns.
     memory: tuple[str, ...] = ()
-    # The private file keeps the weights of the round, `last` in the next round.
-    keeps_last: bool = False
 
     def __init__(self, values: Values) -> None:
         """Read the options; raise a UsageError for contradictory options."""

@@ -102,6 +102,8 @@ KINDS = {
             "similarity",
             "{matrix} values, every image with {others}, {origin}",
             plain="similarities between images, computed by a neural network",
+            joined="{matrix} values, mean cosines of {examples} images by the models of "
+            "{owners} after round {round}",
             reveals="answers",
             per_image="matrix",
         ),

@@ -16,7 +16,8 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, view_of
 from furlkit.objectives.similarity import Distiller
 from tests.device import device
-from tests.exchanged import FAST, model_of, term_words
+from tests.exchanged import DATA, FAST, model_of, term_words
+from tests.helpers import furlkit
 
 CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0)
 SECOND = ("local-train", "p", "g1", *FAST, "--client", 0)  # Its second round.
@@ -49,6 +50,14 @@ def cases(entries):
 def test_an_objective_never_waits_for_the_device(trained, name, more):
     counter = trained(*CLIENT, "--objective", name, *more, *KEPT)
     assert counter.copies, "nothing was counted"
+
+
+def test_a_vision_transformer_hides_patches_on_the_device(trained, tmp_path):
+    pytest.importorskip("timm")
+    net = ("--encoder", "timm:test_vit", "--image-size", 32, "--patches", "16,16")
+    choice, model = ("--objective", "mae"), tmp_path / "vit"
+    assert furlkit("init", *DATA, *net, *choice, "-o", model) == 0
+    trained("local-train", "p", model, *FAST, "--client", 0, *choice)
 
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))

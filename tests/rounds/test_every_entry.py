@@ -30,6 +30,7 @@ RULES = {
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
     "correlations": ("r0.st", "r1.st"),
+    "kernels": ("h0.st", "h1.st"),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
 }  # fmt: skip
