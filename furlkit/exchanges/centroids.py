@@ -28,8 +28,8 @@ from furlkit.exchanges.exchange import (
 from furlkit.files.features import Features, write_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import embed
-from furlkit.models.loading import z_width
 
 
 class Centroids(Exchange):

@@ -31,8 +31,8 @@ from furlkit.files.correlations import (
 from furlkit.files.correlations import Correlations as Matrix
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import embed
-from furlkit.models.loading import z_width
 from furlkit.objectives.spectral import bounded, correlations
 from furlkit.randomness import numpy_generator
 

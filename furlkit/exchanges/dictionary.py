@@ -45,8 +45,9 @@ from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
-from furlkit.models.loading import load_tensors, tensors_of, z_width
+from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, below, divide

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from furlkit import catalogue
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
@@ -32,7 +32,8 @@ from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.inputs.paths import Files, Patterns
 from furlkit.inputs.sites import images_of
-from furlkit.models.architecture import Architecture, Net
+from furlkit.models.architecture import Net
+from furlkit.models.description import Architecture
 from furlkit.models.loading import view_of
 from furlkit.training.loop import Epoch, Job, Purpose
 from furlkit.training.plan import Plan

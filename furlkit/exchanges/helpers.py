@@ -12,7 +12,8 @@ from furlkit.exchanges.exchange import Client, Exchange, Setup, Values, is_asked
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.models.architecture import Net
-from furlkit.models.loading import full_architecture, load_net
+from furlkit.models.description import full_architecture
+from furlkit.models.loading import load_net
 from furlkit.objectives.fedmatch import nearest_clients
 from furlkit.randomness import torch_generator
 from furlkit.weights import Tensors, below

@@ -23,9 +23,10 @@ from furlkit.exchanges.exchange import (
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.private import Private
-from furlkit.models.architecture import Architecture, Net, build, drawn
+from furlkit.models.architecture import Net, build, drawn
+from furlkit.models.description import Architecture, full_architecture
 from furlkit.models.embedding import embed
-from furlkit.models.loading import check_tensors, full_architecture, tensors_of
+from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.models.style import PREFIX, empty_generator, style_architecture, style_net
 from furlkit.randomness import torch_generator
 from furlkit.weights import STYLE, Tensors, below, parts_of

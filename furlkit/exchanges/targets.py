@@ -12,7 +12,7 @@ from furlkit.files.targets import read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
-from furlkit.models.loading import z_width
+from furlkit.models.description import z_width
 from furlkit.training.loop import positions
 
 

@@ -15,8 +15,8 @@ from furlkit.inputs.images import check_reading, fit_of, reading_of, warn_of_cha
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
-from furlkit.models.heads import ClassHead
-from furlkit.models.loading import architecture_of, fitting_net, z_width
+from furlkit.models.description import ClassHead, architecture_of, z_width
+from furlkit.models.loading import fitting_net
 
 CLASSIFYING = ("clusters", "classifier")  # The first head in the model is used.
 

@@ -7,7 +7,8 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.private import Private
 from furlkit.models.architecture import build
-from furlkit.models.loading import check_tensors, full_architecture
+from furlkit.models.description import full_architecture
+from furlkit.models.loading import check_tensors
 from furlkit.personal.apfl import ALPHA
 from furlkit.weights import OWN, Tensors, below, mixed, parts_of
 

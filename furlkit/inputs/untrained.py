@@ -15,8 +15,9 @@ from furlkit.files.facts import Provenance
 from furlkit.inputs import labelled
 from furlkit.inputs.images import warn_of_change
 from furlkit.inputs.paths import check_output
-from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import full_architecture, tensors_of
+from furlkit.models.architecture import build
+from furlkit.models.description import Architecture, full_architecture
+from furlkit.models.loading import tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.weights import part_of
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.architecture import Net, build
+from furlkit.models.description import Architecture, full_architecture
 from furlkit.models.heads import mlp
-from furlkit.models.loading import full_architecture
 from furlkit.weights import Tensors
 
 N = TypeVar("N", bound=nn.Module)

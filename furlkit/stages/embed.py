@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from furlkit import runtime
 from furlkit.catalogue import recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.style import generator, style_encoder
@@ -27,8 +27,8 @@ from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import ClassHead
 from furlkit.models.embedding import embed, embed_probabilities
-from furlkit.models.heads import ClassHead
 from furlkit.models.loading import load_net, view_of
 from furlkit.models.style import personalise, style_net
 

@@ -27,7 +27,8 @@ from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.models.architecture import Architecture, build
+from furlkit.models.architecture import build
+from furlkit.models.description import Architecture
 from furlkit.models.loading import Tensors, tensors_of
 from furlkit.models.pretrained import Fitted, fitted
 from furlkit.randomness import torch_generator

@@ -6,7 +6,7 @@ from typing import Any
 
 from furlkit import console, runtime
 from furlkit.catalogue import recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.evaluation.knn import nearest_others

@@ -8,7 +8,7 @@ import numpy as np
 
 from furlkit import runtime
 from furlkit.catalogue import divided, objectives, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -30,20 +30,14 @@ from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import architecture_of, z_width
 from furlkit.models.embedding import embed
-from furlkit.models.loading import (
-    architecture_of,
-    load_net,
-    tensors_of,
-    view_of,
-    z_width,
-)
+from furlkit.models.loading import load_net, tensors_of, view_of
 from furlkit.randomness import numpy_generator
 from furlkit.training import run as training
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Epoch
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from furlkit import runtime
 from furlkit.catalogue import recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -34,7 +34,8 @@ from furlkit.inputs.sites import (
     images_hash,
     images_of,
 )
-from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.architecture import Net, build
+from furlkit.models.description import Architecture
 from furlkit.models.loading import tensors_of, view_of
 from furlkit.models.style import PREFIX, style_architecture
 from furlkit.objectives import style
@@ -42,8 +43,7 @@ from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
 from furlkit.training import run as training
 from furlkit.training.loop import Purpose
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan
 from furlkit.weights import parts_of
 
 Result = tuple[str, dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Length and speed of a training: epochs, learning rates, phases."""
+"""Length and speed of a training: epochs, learning rates, phases; no torch."""
 
 import math
 from dataclasses import dataclass
@@ -75,6 +75,15 @@ class Plan:
         if self.head_lr is None or part != "classifier":
             return 1.0
         return self.head_lr / self.lr
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Execution on the device: affects rounding, not the mathematics."""
+
+    channels_last: bool = True
+    compile: bool = False
+    save_every: float = 60.0
 
 
 def parse_phases(text: str) -> tuple[Phase, ...]:

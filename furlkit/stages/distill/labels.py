@@ -11,7 +11,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_labels
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of
+from furlkit.models.description import architecture_of
 from furlkit.objectives.learner import Stateless
 from furlkit.stages.distill.lesson import (
     Begin,

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from furlkit.catalogue import TEACHERS, load
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.inputs.settings import Computing
 from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of
+from furlkit.models.description import architecture_of
 from furlkit.training.loop import Purpose
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan
 from furlkit.weights import Tensors
 
 Begin = Callable[[], None]

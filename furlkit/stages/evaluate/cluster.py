@@ -11,7 +11,7 @@ from torch import Tensor
 
 from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -32,8 +32,9 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.inputs.untrained import warn_if_untrained
 from furlkit.models.architecture import Net
+from furlkit.models.description import architecture_of
 from furlkit.models.embedding import cluster_probabilities, embed
-from furlkit.models.loading import architecture_of, load_net, view_of
+from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import derive
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_document

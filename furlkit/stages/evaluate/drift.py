@@ -11,7 +11,7 @@ from torch import Tensor
 
 from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError

@@ -10,7 +10,7 @@ import torch
 
 from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import label_fingerprint
 from furlkit.data.sets.groups import recorded_groups, whole_groups
@@ -24,17 +24,17 @@ from furlkit.inputs import labelled
 from furlkit.inputs.matching import check_batch, check_batches, check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.architecture import Net, build
+from furlkit.models.description import Architecture, architecture_of
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
-from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
+from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.randomness import derive, numpy_generator, torch_generator
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 from furlkit.training import rounds
 from furlkit.training import run as training
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan
 
 LEAST = 2  # BatchNorm needs two images.
 # Values for protocols without these options.

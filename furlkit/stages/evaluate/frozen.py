@@ -10,7 +10,7 @@ from torch import Tensor
 
 from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, InputError, UsageError

@@ -16,8 +16,9 @@ from furlkit.files.signatures import Signers
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import fill
-from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import check_tensors, full_architecture
+from furlkit.models.architecture import build
+from furlkit.models.description import Architecture, full_architecture
+from furlkit.models.loading import check_tensors
 from furlkit.stages.local_train.options import LocalTrainOptions
 from furlkit.stages.local_train.usage import check_usage
 from furlkit.training.learners import learner_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from furlkit import catalogue
 from furlkit.catalogue import divided
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.exchanges.exchange import Exchange, make_exchanges
@@ -14,8 +14,7 @@ from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.inputs.sites import chosen_clients
-from furlkit.training.plan import Plan, parse_phases
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan, parse_phases
 
 
 @dataclass(frozen=True, kw_only=True)
