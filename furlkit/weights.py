@@ -23,6 +23,14 @@ PRIVATE = ("queue", *STYLE)
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
+def outlines(tensors: Tensors) -> Tensors:
+    """Arrays with the shapes and types of the tensors, and without their memory."""
+    return {
+        name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        for name, array in tensors.items()
+    }
+
+
 def is_batchnorm_statistic(name: str) -> bool:
     """Return whether BatchNorm's forward pass computes this tensor, not the optimiser."""
     return name.rpartition(".")[2] in _BATCHNORM_STATISTICS

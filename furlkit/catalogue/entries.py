@@ -75,6 +75,7 @@ class File:
     outputs; "|" separates alternatives. A file without a role is in no header.
     `per_client`: the path may contain {client}. `words`: words allowed instead of a path.
     `last`: the command writes the file after the other outputs, even after -o.
+    `chosen`: the command computes which of several files to use and to record.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class File:
     per_client: bool = False
     words: tuple[str, ...] = ()
     last: bool = False
+    chosen: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -609,9 +611,12 @@ class Exchange(Method):
 
     `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
     with a `title` are a group of local-train; a `family` is a choice of methods with
-    options. Objectives and terms list the options of the remaining exchanges.
+    options. Objectives and terms list the options of the remaining exchanges. `record`
+    is a function without torch that adapts the options for the header, see
+    `furlkit.exchanges.recorded`.
     """
 
+    record: str = ""
     title: str = ""
     family: Family | None = None
 

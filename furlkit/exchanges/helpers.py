@@ -33,7 +33,7 @@ class Helpers(Exchange):
     """Choice of helpers among the uploads of the last round."""
 
     def __init__(self, values: Values) -> None:
-        self.inputs = self._files = values.get("helper_files", ())
+        self._files = values.get("helper_files", ())
         self.active = is_asked_for("helpers", values) and bool(self._files)
         self._count = values.get("helper_count", 0)
 

@@ -18,7 +18,6 @@ from furlkit.exchanges.exchange import (
     Setup,
     Values,
     is_asked_for,
-    objectives_that,
 )
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
@@ -85,7 +84,7 @@ def _check(values: Values) -> None:
         raise UsageError(
             f"--infusion does not apply to --objective {objective.name}: infusion needs a "
             "loss that compares h of two views of an image, like "
-            f"{objectives_that(lambda o: o.again)}"
+            f"{catalogue.objectives_that(lambda o: o.again)}"
         )
     if not values["private"]:
         raise UsageError(

@@ -26,7 +26,7 @@ class Targets(Exchange):
                 f"--align {self._path}: give --align-data too, the public images of the "
                 "targets"
             )
-        self.active, self.inputs = bool(self._path), (self._path, data)
+        self.active = bool(self._path)
         place = {key: values[key] for key in ("data_root", "download", "cache")}
         self._data = Source(data or "", **place, split=values["align_split"])
 
@@ -35,9 +35,6 @@ class Targets(Exchange):
         self._setup, self._targets = setup, read_targets(self._path)
         self._public = open_images(self._data, setup.model)
         matching.check_targets(self._targets, self._public, setup.model)
-
-    def contents(self) -> dict[str, str]:
-        return {"targets": self._targets.content}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         setup, targets = self._setup, self._targets

@@ -1,6 +1,6 @@
 """From checkpoint to net and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -28,6 +28,12 @@ def fitting_net(checkpoint: Checkpoint) -> Net:
     _check_complete(path, net, sorted(expected.keys() - tensors.keys()))
     check_tensors(path, expected, tensors)
     return net
+
+
+def check_fit(checkpoints: Iterable[Checkpoint]) -> None:
+    """Check that the tensors of each checkpoint fit the architecture."""
+    for checkpoint in checkpoints:
+        fitting_net(checkpoint)
 
 
 def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:

@@ -23,7 +23,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.server import ServerFacts
-from furlkit.inputs.existing import already, content_of, made_before, scored_before
+from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
@@ -184,8 +184,8 @@ def _made(
     if options.state_out and not options.dry_run:
         state = _write_state(options, options.state_out, job, facts, provenance)
         facts = replace(facts, state=state)
-    if content := made_before(options, "checkpoint", provenance, facts):
-        return already(options.output, content)
+    if made := existing_result(options, "checkpoint", provenance, facts):
+        return made
     if not options.dry_run:
         header = provenance.header("checkpoint", facts)
         with job.uploads() as uploads:
@@ -208,9 +208,8 @@ def _write_state(
     over the uploads: memory is one piece of a tensor.
     """
     about = ServerFacts(options.rule, facts.round, facts.architecture)
-    content = None if options.force else content_of(path, "server", provenance, about)
-    if content:
-        return content
+    if existing := unchanged(options, Output(path, "server", provenance, about)):
+        return existing[0].content
     with job.uploads() as uploads:
         _, pieces = job.apply(uploads, uploads.state)
         tensors = _checked(options, uploads, job.held, pieces)
@@ -299,8 +298,10 @@ def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[st
 
 def _reported(options: UploadOptions, path: Path, known: dict[str, Any]) -> bool:
     """Return whether a report without suspects exists; others are made again."""
-    found = None if options.force else scored_before(path, known)
-    return found is not None and found.get("stands_out") == []
+    entries = {key: value for key, value in known.items() if key != "options"}
+    how = Provenance("aggregate", known["options"])
+    existing = unchanged(options, Output(path, "metrics", how, entries))
+    return existing is not None and existing[0].facts.get("stands_out") == []
 
 
 def _report(

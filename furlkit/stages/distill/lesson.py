@@ -9,18 +9,17 @@ import numpy as np
 
 from furlkit.catalogue import TEACHERS, load
 from furlkit.data.augmentation import Augmentation
-from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.inputs.settings import Computing
-from furlkit.models.architecture import Net
 from furlkit.models.description import architecture_of
-from furlkit.training.loop import Purpose
 from furlkit.training.plan import Execution, Plan
 from furlkit.weights import Tensors
 
 Begin = Callable[[], None]
+# From net, images and purpose to the learner; untyped, because their modules have torch.
+Make = Callable[[Any, Any, Any], tuple[Any, Begin | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class Lesson:
     index: np.ndarray
     facts: CheckpointFacts
     words: str
-    learner: Callable[[Net, Images, Purpose], tuple[Any, Begin | None]]
+    learner: Make
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     labels: bool = False
@@ -65,6 +64,12 @@ class Lesson:
 def method_of(options: DistillOptions) -> Callable[..., Any]:
     """The function of the teacher's catalogue entry."""
     return load(TEACHERS[options.teacher].function)
+
+
+def later(function: str, options: DistillOptions, **settings: Any) -> Make:
+    """Function of learners.py with settings; torch is imported by the first call."""
+    place = f"furlkit.stages.distill.learners:{function}"
+    return lambda *given: load(place)(method_of(options), *given, **settings)
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:

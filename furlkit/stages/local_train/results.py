@@ -11,10 +11,9 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.inputs import Inputs
+from furlkit.stages.local_train.start import Result, result_of
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
-
-Result = tuple[str, dict[str, Any]]
 
 
 def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
@@ -56,14 +55,14 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     data = {**trained.results, "content": content, **trained.last.facts()}
     if client.decision:
         data["update"] = client.decision.to_json()
-    return result_of(inputs, client, facts, data)
+    return result_of(inputs.start, number, facts.loss, data)
 
 
 def _finished(
     inputs: Inputs, client: Client, trained: Trained
 ) -> tuple[Tensors, Tensors]:
     """Finish the exchanges; return parts and memory for the private file."""
-    active = inputs.options.active
+    active = inputs.active
     theirs = {word for exchange in active for word in exchange.memory}
     memory = {k: v for k, v in client.memory.items() if k.split(".")[0] not in theirs}
     parts: Tensors = {}
@@ -107,20 +106,6 @@ def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
     }
 
 
-def result_of(
-    inputs: Inputs, client: Client, facts: CheckpointFacts, data: dict[str, Any]
-) -> Result:
-    """Result of a client to print, after writing the files."""
-    number, examples = client.number, len(client.index)
-    line = (
-        f"{fill(inputs.options.output, number)}: client {number}, "
-        f"round {facts.round}, {examples:,} images"
-    )
-    line += "" if facts.loss is None else f", loss {facts.loss:.4f}"
-    about = {"client": number, "round": facts.round, "examples": examples}
-    return line, {**data, **about}
-
-
 def _tensors(inputs: Inputs, learner: Any) -> Tensors:
     """A learner's tensors, by part.
 
@@ -148,7 +133,7 @@ def _private_parts(
     """
     own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
     options = inputs.options
-    if options.update.own or any(exchange.keeps_last for exchange in options.active):
+    if options.update.own or any(exchange.keeps_last for exchange in inputs.active):
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.setup.net}
     return own | client.carried

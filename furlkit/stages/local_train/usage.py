@@ -1,9 +1,10 @@
 """Checks of local-train's options before any file is opened."""
 
+from pathlib import Path
+
 from furlkit import catalogue
 from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import objectives_that
-from furlkit.inputs.paths import check_patterns
+from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import LocalTrainOptions
 
@@ -20,13 +21,21 @@ def check_usage(options: LocalTrainOptions) -> None:
     _check_update(options)
     for name in options.terms:
         _check_term(catalogue.terms()[name], options.objective)
-    reads = {"--private": options.private}
-    writes = {"-o": options.output, "--private-out": options.private_out}
-    inputs = [options.model, options.partition, options.data.name]
-    for exchange in options.active:
-        reads |= exchange.reads
-        inputs += exchange.inputs
-        writes |= {written.flag: written.pattern for written in exchange.writes}
+    check_files(options)
+
+
+def check_files(options: LocalTrainOptions) -> None:
+    """Check the patterns of the files; clients may share a received file."""
+    reads: dict[str, str | None] = {}
+    writes: dict[str, str | None] = {}
+    inputs: list[Path | str] = [options.data.name]
+    for flag, path, file, _ in options.files:
+        if file.written:
+            writes[flag] = path
+        elif file.per_client and not file.direction.startswith("received"):
+            reads[flag] = path
+        else:
+            inputs += [fill(path, client) for client in options.clients]
     check_patterns(options.clients, reads, writes, inputs)
 
 
@@ -58,5 +67,9 @@ def _check_term(term: catalogue.Term, objective: catalogue.Objective) -> None:
     if term.pairs and not objective.pairs:
         raise UsageError(
             f"--{term.switch}: needs z of two views of every image, which --objective "
-            f"{objective.name} does not have; use {objectives_that(lambda o: o.pairs)}"
+            f"{objective.name} does not have; use {_with_pairs()}"
         )
+
+
+def _with_pairs() -> str:
+    return catalogue.objectives_that(lambda objective: objective.pairs)
