@@ -371,15 +371,15 @@ class Personal(Method):
 class Rule(Method):
     """A rule of the server for combining uploads.
 
-    `reads`: checkpoints, rows, counted rows, similarity or probabilities. `parent`: the
-    rule needs --parent, the global model from which the clients started. `state`: slots of
-    the server's memory; rule(uploads, state, **options) then returns the pieces of the
-    model and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
+    `reads`: module of furlkit/stages/aggregate for the uploads. `parent`: the rule needs
+    --parent, the global model from which the clients started. `state`: slots of the
+    server's memory; rule(uploads, state, **options) then returns the pieces of the model
+    and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
     BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
     parent without these parts.
     """
 
-    reads: str = "checkpoint"
+    reads: str = "checkpoints"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False

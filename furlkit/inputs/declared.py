@@ -1,12 +1,30 @@
-"""Content hashes of the files on a command line, by the declared roles."""
+"""Files on a command line, by their declarations: checks of names, and content hashes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from furlkit.catalogue import GivenFile
+from furlkit.catalogue import COMMANDS, GivenFile
 from furlkit.files.clients import ClientId
 from furlkit.files.container.read import Container
-from furlkit.inputs.paths import fill
+from furlkit.inputs.paths import Patterns, check_patterns, fill
+
+
+def check_files(
+    files: Iterable[GivenFile], clients: Sequence[ClientId], inputs: Sequence[str]
+) -> None:
+    """Check the patterns of the files; clients may share a received file."""
+    reads: Patterns = {}
+    writes: Patterns = {}
+    common: list[Path | str] = [*inputs]
+    for each in files:
+        if each.file.written:
+            writes[each.flag] = each.path
+        elif each.file.per_client and not each.is_received:
+            reads[each.flag] = each.path
+        else:
+            common += [fill(each.path, client) for client in clients]
+    check_patterns(clients, reads, writes, common)
 
 
 def contents_of(
@@ -25,4 +43,21 @@ def contents_of(
         if several:
             role = f"{role} {Container(path).header.facts.get('client')}"
         contents[role] = known.get(path) or Container(path).content
+    return contents
+
+
+def by_role(command: str, **opened: Any) -> dict[str, str]:
+    """Content hashes of opened files, by the roles of a command's declarations.
+
+    The names are keys of arguments and options; None stands for no file. Several files
+    of an argument are numbered: give a dictionary of numbers and files.
+    """
+    entry, contents = COMMANDS[command], {}
+    takers = {taker.key: taker for taker in entry.roles.values()}
+    for key, files in opened.items():
+        role = takers[key].kind.role
+        if isinstance(files, Mapping):
+            contents |= {f"{role} {n}": file.content for n, file in files.items()}
+        elif files is not None:
+            contents[role] = files.content
     return contents

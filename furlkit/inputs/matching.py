@@ -84,6 +84,15 @@ def check_start(
         )
 
 
+def check_continued(model: Checkpoint, update: str) -> None:
+    """Check that a client trains the client's model of this round again."""
+    if model.facts.role != "client":
+        raise InputError(
+            f"{model.path}: is a {model.facts.role} model; --update {update} trains the "
+            "client's own model of this round once more"
+        )
+
+
 def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
     """Check for labels, and for a classifier with enough classes."""
     if images.labels is None:

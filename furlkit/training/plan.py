@@ -1,7 +1,7 @@
 """Length and speed of a training: epochs, learning rates, phases; no torch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -51,6 +51,16 @@ class Plan:
     def __post_init__(self) -> None:
         if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
             raise ValueError(f"{self.phases} do not add up to {self.epochs} epochs")
+
+    def of_round(self, round_: int) -> "Plan":
+        """Plan of a round, counted from 1; a schedule of several rounds continues."""
+        first = round_ - 1 if self.schedule_rounds > 1 else self.first_round
+        if self.schedule == "cosine" and first >= self.schedule_rounds:
+            raise UsageError(
+                f"--schedule-rounds {self.schedule_rounds}: this is round {round_}, and "
+                "a cosine schedule has reached 0 by then; give the number of all rounds"
+            )
+        return replace(self, first_round=first)
 
     def phase_at(self, epoch: int) -> int:
         """Number of the phase of an epoch, counted from 0."""

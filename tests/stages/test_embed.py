@@ -83,7 +83,7 @@ def test_similarities_are_cosines(world, embed):
 
 
 def test_similarities_of_many_images_are_written_in_blocks(embed, world, monkeypatch):
-    from furlkit.stages import embed as stage
+    from furlkit.stages.embed import work as stage
 
     public = ("--partition", world / "p.st", "--part", "public", "--similarity")
     whole = read_similarity(embed("whole", *public)[1]).matrix
@@ -214,7 +214,7 @@ def test_an_image_is_nearest_to_itself_even_beside_its_twin(embed, tmp_path, wor
 
 
 def test_whole_and_largest_in_blocks(embed, world, monkeypatch):
-    from furlkit.stages import embed as stage
+    from furlkit.stages.embed import work as stage
 
     more = public(world, "--similarity", "--top", 20, "--encoding", "int8")
     whole = read_similarity(embed("whole", *more)[1])

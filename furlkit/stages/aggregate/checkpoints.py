@@ -23,6 +23,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.server import ServerFacts
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
@@ -112,14 +113,10 @@ def _combined(
     model = _open_parent(options, report, newest[0], names)
     held = state_entries(rule.state, entries)
     state = open_state(options.state, rule, options.parent, held)
-    inputs = dict(provenance.inputs)
-    if partition:
-        inputs["partition"] = partition.content
-    if model and (rule.parent or state):  # A report does not change the result.
-        inputs["parent"] = model.content
-    if state:
-        inputs["state"] = state.content
-    provenance = replace(provenance, inputs=inputs)
+    # A report does not change the result.
+    parent = model if rule.parent or state else None
+    more = by_role("aggregate", partition=partition, parent=parent, state=state)
+    provenance = replace(provenance, inputs={**provenance.inputs, **more})
     function = partial(catalogue.load(rule.function), **settings)
     job = _Job(function, clients, shares, entries, model, held, state)
     return _made(options, job, facts, provenance, report)
@@ -290,9 +287,7 @@ def _check_report(
 
 def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[str, Any]:
     """Entries of a report that are known before reading the uploads."""
-    inputs = dict(provenance.inputs)
-    if job.parent:
-        inputs["parent"] = job.parent.content
+    inputs = {**provenance.inputs, **by_role("aggregate", parent=job.parent)}
     return {"options": provenance.options, "inputs": inputs, "round": facts.round}
 
 

@@ -6,6 +6,7 @@ from furlkit import catalogue
 from furlkit.catalogue import TEACHERS, divided, recorded
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.matching import check_augmentation, check_batch
 from furlkit.inputs.models import encoder_plugin
@@ -48,5 +49,5 @@ def _check_output(options: DistillOptions) -> None:
 def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
     plugin = encoder_plugin(lesson.model)
     resolved = {**options.resolved, **plugin, **lesson.resolved}
-    contents = {**lesson.contents, "start": lesson.model.content}
+    contents = {**lesson.contents, **by_role("distill", model=lesson.model)}
     return Provenance("distill", resolved, options.seed, contents)

@@ -11,6 +11,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts
 from furlkit.files.private import Private, read_private
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head, encoder_plugin, width_of
@@ -49,13 +50,12 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     head, private = _head(model, options.layer), _private(options, model)
     images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
-    contents["model"] = model.content
+    contents |= by_role("embed", model=model, personal=private)
     facts = FeatureFacts(
         options.layer, images.fingerprint, options.part, model.facts.client,
         model.facts.round, len(index), run=model.facts.run,
     )  # fmt: skip
     if private:
-        contents["private"] = private.content
         whose = "style" if options.style else "stylised"
         facts = replace(facts, client=private.facts.client, personal=whose)
     kind = "similarities" if options.similarity else options.layer

@@ -2,8 +2,14 @@
 
 from typing import Any
 
+from furlkit.catalogue import load
 from furlkit.inputs.documents import Result, write_document
 from furlkit.reports.document import result_line
+
+
+def work_of(protocol: str) -> Any:
+    """Import the module that computes the scores of a protocol, and torch."""
+    return load(f"furlkit.stages.evaluate.work.{protocol}")
 
 
 def write_scores(

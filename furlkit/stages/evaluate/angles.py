@@ -6,6 +6,7 @@ from typing import Any
 from furlkit.catalogue import recorded
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.models import (
@@ -17,6 +18,7 @@ from furlkit.inputs.models import (
 )
 from furlkit.inputs.settings import fill
 from furlkit.reports.document import describe_checkpoint
+from furlkit.stages.evaluate import work_of
 
 
 def run(values: dict[str, Any]) -> Result:
@@ -39,17 +41,16 @@ def run(values: dict[str, Any]) -> Result:
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
         "data": {"images": images.fingerprint},
-        "inputs": {f"model {n}": model.content for n, model in enumerate(models)},
+        "inputs": by_role("evaluate angles", models=dict(enumerate(models))),
     }
     if document := existing_scores(options, known):
         return already(_line(options, document, seen), document)
-    from furlkit.stages.evaluate.work.angles import check_fit, measure  # Imports torch.
-
-    check_fit(models)
+    work = work_of("angles")
+    work.check_fit(models)
     if options.dry_run:
         plan = {"protocol": "angles", "images": len(images.images)}
         return f"would measure angles between {seen}", plan
-    found = measure(options, models, images)
+    found = work.measure(options, models, images)
     document = write_document(options, {**known, **found})
     return _line(options, document, seen), document
 

@@ -19,7 +19,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import architecture_of
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import write_scores
+from furlkit.stages.evaluate import work_of, write_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,13 @@ def run(values: dict[str, Any]) -> Result:
     scored = scoring.model_name(model)
     if document := existing_scores(options, known):
         return already(scoring.result_line(options.output, document, scored), document)
-    from furlkit.stages.evaluate.work import classifier  # Imports torch.
-
-    net = classifier.open_net(options, model)
+    work = work_of("classifier")
+    net = work.open_net(options, model)
     if options.dry_run:
         images = len(test.images)
         line = f"would score {options.model} by classifier on {images:,} images"
         return line, {"protocol": "classifier", "images": images}
-    found = classifier.score(net, model, test, classes)
+    found = work.score(net, model, test, classes)
     return write_scores(options, {**known, **found}, scored)
 
 

@@ -17,6 +17,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import architecture_of
 from furlkit.reports import document as scoring
+from furlkit.stages.evaluate import work_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +56,14 @@ def run(values: dict[str, Any]) -> Result:
     scored = scoring.model_name(model)
     if document := existing_scores(options, known):
         return already(_line(options, document, scored), document)
-    from furlkit.stages.evaluate.work import cluster  # Imports torch.
-
-    net = cluster.open_net(options, model)
+    work = work_of("cluster")
+    net = work.open_net(options, model)
     if options.dry_run:
         images, how = len(test.images), f"k-means, {options.kmeans} clusters"
         how = how if options.kmeans else "its own clusters"
         line = f"would score {options.model} by {how} on {images:,} images"
         return line, {"protocol": "cluster", "images": images}
-    found = cluster.score(options, net, model, train, test)
+    found = work.score(options, net, model, train, test)
     document = write_document(options, {**known, **found})
     return _line(options, document, scored), document
 

@@ -11,6 +11,7 @@ from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.inputs import models
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.models import common_round, describe_models, open_models
@@ -18,6 +19,7 @@ from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 from furlkit.reports.document import describe_checkpoint
+from furlkit.stages.evaluate import work_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,18 +63,17 @@ def run(values: dict[str, Any]) -> Result:
         "data": {"images": images.fingerprint, **contents},
         "inputs": {
             **contents,
-            **{f"model {n}": m.content for n, m in enumerate(compared)},
+            **by_role("evaluate drift", models=dict(enumerate(compared))),
         },
     }
     if document := existing_scores(options, origins):
         return already(_line(options, document, seen), document)
-    from furlkit.stages.evaluate.work.drift import check_fit, measure  # Imports torch.
-
-    check_fit(compared)
+    work = work_of("drift")
+    work.check_fit(compared)
     if options.dry_run:
         plan = {"protocol": "drift", "images": len(sample.index)}
         return f"would measure drift of {seen}", plan
-    found = measure(options, compared, sample)
+    found = work.measure(options, compared, sample)
     document = write_document(options, {**origins, **found})
     return _line(options, document, seen), document
 

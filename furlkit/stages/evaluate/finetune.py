@@ -28,7 +28,7 @@ from furlkit.inputs.settings import fill
 from furlkit.models.description import Architecture, architecture_of
 from furlkit.randomness import derive, numpy_generator
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import write_scores
+from furlkit.stages.evaluate import work_of, write_scores
 from furlkit.training.plan import Plan
 
 LEAST = 2  # BatchNorm needs two images.
@@ -134,12 +134,11 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     if document := existing_scores(options, known):
         progress.discard()
         return already(scoring.result_line(options.output, document, scored), document)
-    from furlkit.stages.evaluate.work import finetune  # Imports torch.
-
+    work = work_of("finetune")
     if options.dry_run:
-        finetune.open_net(inputs)  # The model's tensors must fit.
+        work.open_net(inputs)  # The model's tensors must fit.
         return _plan(inputs)
-    found = finetune.score(inputs, _provenance(inputs))
+    found = work.score(inputs, _provenance(inputs))
     result = write_scores(options, {**known, **found}, scored, trained=True)
     progress.discard()
     return result

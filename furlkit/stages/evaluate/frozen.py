@@ -13,7 +13,7 @@ from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
 from furlkit.inputs.untrained import ScoredOptions, open_labelled
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import write_scores
+from furlkit.stages.evaluate import work_of, write_scores
 from furlkit.stages.evaluate.probe import Probe
 
 
@@ -71,14 +71,13 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         origins["untrained"] = True
     if document := existing_scores(options, origins):
         return already(scoring.result_line(options.output, document, scored), document)
-    from furlkit.stages.evaluate.work import frozen  # Imports torch.
-
-    net = frozen.open_net(options, model)
+    work = work_of("frozen")
+    net = work.open_net(options, model)
     if options.dry_run:
         images, of = len(test.images), scored if options.untrained else options.model
         line = f"would score {of} by {protocol} on {images:,} images"
         return line, {"protocol": protocol, "images": images}
-    found = frozen.score(options, net, model, train, test, pairs)
+    found = work.score(options, net, model, train, test, pairs)
     return write_scores(options, {**origins, **found}, scored)
 
 

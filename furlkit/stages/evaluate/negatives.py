@@ -8,6 +8,7 @@ from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.errors import InputError
 from furlkit.evaluation.negatives import by_equations
 from furlkit.files.partition import Partition, read_partition
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.paths import check_output
@@ -46,7 +47,7 @@ def run(values: dict[str, Any]) -> Result:
         "protocol": "negatives",
         "clients": clients,
         "data": {"images": partition.facts.dataset, "partition": partition.content},
-        "inputs": {"partition": partition.content},
+        "inputs": by_role("evaluate negatives", partition=partition),
     }
     whose = f"{options.negatives} negatives of {clients} clients"
     if options.dry_run:

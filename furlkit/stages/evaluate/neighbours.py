@@ -12,6 +12,7 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.files.neighbours import Neighbours, read_neighbours
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.paths import check_output
@@ -45,7 +46,7 @@ def run(values: dict[str, Any]) -> Result:
         "images": images,
         "data": {"images": found[0].facts.dataset},
         "neighbours": [each.content for each in found],
-        "inputs": {f"neighbours {n}": each.content for n, each in enumerate(found)},
+        "inputs": by_role("evaluate neighbours", files=dict(enumerate(found))),
     }
     if options.dry_run:
         return f"would score {seen}", origins

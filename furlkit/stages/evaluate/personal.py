@@ -25,6 +25,7 @@ from furlkit.inputs.sites import check_one_site, images_of, unless_all
 from furlkit.reports import document as scoring
 from furlkit.reports.metrics import domains_text
 from furlkit.reports.text import counted
+from furlkit.stages.evaluate import work_of
 from furlkit.stages.evaluate.probe import Probe
 
 
@@ -93,13 +94,12 @@ def run(values: dict[str, Any]) -> Result:
     origins = _origins(inputs)
     if document := existing_scores(options, origins):
         return already(_line(options.output, document), document)
-    from furlkit.stages.evaluate.work import personal  # Imports torch.
-
-    personal.check_models(inputs)
+    work = work_of("personal")
+    work.check_models(inputs)
     if options.dry_run:
         line = f"would score the models of {counted(clients, 'client')} by personal"
         return line, {"protocol": "personal", "clients": clients}
-    document = write_document(options, {**origins, **personal.score(inputs)})
+    document = write_document(options, {**origins, **work.score(inputs)})
     return _line(options.output, document), document
 
 

@@ -22,6 +22,7 @@ from furlkit.files.checkpoint import CheckpointFacts
 from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
@@ -78,7 +79,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     source = read_pretrained(options.source) if options.source else None
     known = _defaults_of(options.data) if options.data else DataDefaults()
     architecture, mean, std = _resolve(options, known, source)
-    contents = {"source": source.content} if source else {}
+    contents = by_role("init", source=source)
     facts = CheckpointFacts(
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,

@@ -19,7 +19,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     check_usage(options)
     start = open_start(options)
     existing = {}
-    for number in options.clients if not options.chooses else ():
+    for number in () if options.chooses or options.dry_run else options.clients:
         with holding(fill(options.output, number)):
             if result := existing_result(start, number):
                 existing[number] = result

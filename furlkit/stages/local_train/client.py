@@ -32,9 +32,10 @@ def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
     options, setup, kept = inputs.options, inputs.setup, 0
     for number in clients:
         client = open_client(inputs, number)
-        kept += _size(client.private)
-        if client.private and kept <= KEPT_BYTES and len(clients) > 1:
-            inputs.private[number] = client.private
+        if client.private and len(clients) > 1:
+            kept += client.private.nbytes
+            if kept <= KEPT_BYTES:
+                inputs.private[number] = client.private
         if client.private:
             used = bool(options.update.sends)
             matching.check_private(client.private, setup.model, used)
@@ -44,13 +45,6 @@ def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
     sizes = {number: len(setup.index_of(number)) for number in clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
     return client if len(clients) == 1 else None
-
-
-def _size(private: Private | None) -> int:
-    if private is None:
-        return 0
-    arrays = (*private.tensors.values(), *private.memory.values())
-    return sum(array.nbytes for array in arrays)
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:

@@ -8,11 +8,10 @@ from furlkit import catalogue
 from furlkit.catalogue import GivenFile, divided
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.source import Source
-from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
-from furlkit.inputs.sites import chosen_clients
+from furlkit.inputs.sites import chosen_clients, parse_tell
 from furlkit.training.plan import Execution, Plan, parse_phases
 
 
@@ -105,19 +104,3 @@ def options_of(values: dict[str, Any]) -> LocalTrainOptions:
         known["epochs"] = sum(phase.epochs for phase in known["phases"])
         recorded["epochs"] = known["epochs"]
     return fill_options(LocalTrainOptions, {**rest, **known})
-
-
-TELLABLE = ("examples", "classes", "loss")
-
-
-def parse_tell(text: str | None) -> tuple[str, ...]:
-    """Parse --tell, the facts for the server; the default is examples,loss."""
-    if text is None:
-        return ("examples", "loss")
-    words = () if text == "nothing" else tuple(text.split(","))
-    for word in words:
-        if word not in TELLABLE:
-            raise UsageError(
-                f"--tell {text}: expected nothing, or some of {', '.join(TELLABLE)}"
-            )
-    return words

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from furlkit import catalogue, console
 from furlkit.exchanges.exchange import Client, Trained
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
@@ -13,7 +11,13 @@ from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.inputs import Inputs
 from furlkit.stages.local_train.start import Result, result_of
 from furlkit.training.learners import parts_by_name
-from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
+from furlkit.weights import (
+    Tensors,
+    divide,
+    is_batchnorm_statistic,
+    parts_of,
+    without_counts,
+)
 
 
 def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
@@ -34,7 +38,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     elif lost := ", ".join([*parts_of(kept), *_first_words(memory)]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     if "examples" not in options.tell:
-        upload = _without_counts(upload, client.received)
+        upload = without_counts(upload, client.received)
     facts = CheckpointFacts(
         role="client",
         round=setup.round,
@@ -91,19 +95,6 @@ def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
             last = trained.last
             told |= catalogue.load(objective.tells)(last.losses, last.measures)
     return told
-
-
-def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
-    """The upload with BatchNorm's counts of batches from the received model.
-
-    The client's counts would reveal the number of images; no computation needs them.
-    """
-    return {
-        k: received.get(k, np.zeros_like(v))
-        if k.endswith(".num_batches_tracked")
-        else v
-        for k, v in upload.items()
-    }
 
 
 def _tensors(inputs: Inputs, learner: Any) -> Tensors:

@@ -1,19 +1,18 @@
 """Files common to the clients, provenance, and existing results; without torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
-from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
-from furlkit.files.signatures import Signers
+from furlkit.files.signatures import check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
 from furlkit.inputs.existing import Output, already, unchanged
@@ -42,20 +41,20 @@ class Start:
 
     def work(self, provenance: Provenance) -> Provenance:
         """Provenance of files that stay at the client; of a site, with the images."""
-        return (
-            provenance if self.partition else site_provenance(provenance, self.images)
-        )
+        here = self.partition is not None
+        return provenance if here else site_provenance(provenance, self.images)
 
 
 def open_start(options: LocalTrainOptions) -> Start:
     """Open and check partition, global model and images."""
-    _check_signatures(options)
+    if options.signers:
+        check_received(options.signers, _signed_files(options))
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
     own = options.clients[0] if options.starts_from_own else None
     matching.check_start(model, partition, own)
     if options.continues_round:
-        _check_continued(model, options.update.name)
+        matching.check_continued(model, options.update.name)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
     matching.check_augmentation(options.augmentation, model)
@@ -67,42 +66,15 @@ def open_start(options: LocalTrainOptions) -> Start:
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     round_ = model.facts.round + (not options.continues_round)
-    plan = _plan_of_round(options.plan, round_)
+    plan = options.plan.of_round(round_)
     return Start(options, partition, model, architecture, images, round_, plan)
 
 
-def _check_signatures(options: LocalTrainOptions) -> None:
-    """Check the signatures and every byte of received files, if --signers is given."""
-    if options.signers is None:
-        return
-    signers, clients = Signers(options.signers), options.clients
-    # GLOBAL may be the client's model, which nobody signs.
+def _signed_files(options: LocalTrainOptions) -> list[Path]:
+    """Received files; GLOBAL may be the client's model, which nobody signs."""
     own = str(options.model) if options.starts_from_own else None
-    received = [each.path for each in options.files if each.is_received]
-    paths = {fill(p, c): None for p in received if p != own for c in clients}
-    for file in map(Container, paths):
-        signers.check(file)
-        file.verify()
-
-
-def _plan_of_round(plan: Plan, round_: int) -> Plan:
-    """Continue a schedule of several rounds after the last round."""
-    if plan.schedule_rounds > 1:
-        plan = replace(plan, first_round=round_ - 1)
-    if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
-        raise UsageError(
-            f"--schedule-rounds {plan.schedule_rounds}: this is round {round_}, and a "
-            "cosine schedule has reached 0 by then; give the number of all rounds"
-        )
-    return plan
-
-
-def _check_continued(model: Checkpoint, update: str) -> None:
-    if model.facts.role != "client":
-        raise InputError(
-            f"{model.path}: is a {model.facts.role} model; --update {update} trains the "
-            "client's own model of this round once more"
-        )
+    paths = {e.path: None for e in options.files if e.is_received and e.path != own}
+    return [fill(path, client) for path in paths for client in options.clients]
 
 
 def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Provenance:
@@ -116,16 +88,13 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
         resolved["first-round"] = start.plan.first_round
     clients = partition.facts.clients if partition else 1
     for name, entry in catalogue.exchanges().items():
-        if name not in catalogue.EXCHANGES and _is_active(entry, options):
-            resolved |= catalogue.plugin_options("furlkit.exchanges", name)
+        plugin = catalogue.plugin_options("furlkit.exchanges", name)
+        if plugin and catalogue.load(entry.function)(options.values).active:
+            resolved |= plugin
         if entry.record:
             catalogue.load(entry.record)(resolved, options.values, clients)
     contents = contents_of(options.files, client, known)
     return Provenance("local-train", resolved, options.seed, contents)
-
-
-def _is_active(entry: catalogue.Exchange, options: LocalTrainOptions) -> bool:
-    return catalogue.load(entry.function)(options.values).active
 
 
 def existing_result(

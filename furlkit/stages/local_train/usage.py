@@ -1,10 +1,8 @@
 """Checks of local-train's options before any file is opened."""
 
-from pathlib import Path
-
 from furlkit import catalogue
 from furlkit.errors import UsageError
-from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.declared import check_files
 from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import LocalTrainOptions
 
@@ -21,22 +19,7 @@ def check_usage(options: LocalTrainOptions) -> None:
     _check_update(options)
     for name in options.terms:
         _check_term(catalogue.terms()[name], options.objective)
-    check_files(options)
-
-
-def check_files(options: LocalTrainOptions) -> None:
-    """Check the patterns of the files; clients may share a received file."""
-    reads: dict[str, str | None] = {}
-    writes: dict[str, str | None] = {}
-    inputs: list[Path | str] = [options.data.name]
-    for flag, path, file, _ in options.files:
-        if file.written:
-            writes[flag] = path
-        elif file.per_client and not file.direction.startswith("received"):
-            reads[flag] = path
-        else:
-            inputs += [fill(path, client) for client in options.clients]
-    check_patterns(options.clients, reads, writes, inputs)
+    check_files(options.files, options.clients, [options.data.name])
 
 
 def _check_update(options: LocalTrainOptions) -> None:
@@ -65,11 +48,8 @@ def _check_term(term: catalogue.Term, objective: catalogue.Objective) -> None:
                 "does not train; omit either"
             )
     if term.pairs and not objective.pairs:
+        able = catalogue.objectives_that(lambda o: o.pairs)
         raise UsageError(
             f"--{term.switch}: needs z of two views of every image, which --objective "
-            f"{objective.name} does not have; use {_with_pairs()}"
+            f"{objective.name} does not have; use {able}"
         )
-
-
-def _with_pairs() -> str:
-    return catalogue.objectives_that(lambda objective: objective.pairs)

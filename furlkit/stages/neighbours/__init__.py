@@ -11,6 +11,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import NeighbourFacts, write_neighbours
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin, width_of
@@ -53,7 +54,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             f"--nearest {options.nearest}: is more than the {k:,} others of an image "
             f"in {options.data.name}, part {options.part}; all others are kept"
         )
-    contents["model"] = model.content
+    contents |= by_role("neighbours", model=model)
     line = f"{options.output}: the {k} nearest of each of {len(index):,} images"
     data: dict[str, Any] = {"images": len(index), "nearest": k}
     if options.dry_run:

@@ -14,6 +14,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_batch, check_heads
@@ -98,7 +99,7 @@ def _open(options: PretrainAlignOptions) -> Inputs:
     check_batch(images.name, len(index), options.plan.batch_size)
     resolved = {**options.resolved, **encoder_plugin(model)}
     resolved["dataset"] = images.fingerprint
-    contents["model"] = model.content
+    contents |= by_role("pretrain-align", model=model)
     return Inputs(
         options, model, images, index,
         Provenance("pretrain-align", resolved, options.seed, contents),

@@ -17,6 +17,7 @@ from furlkit.files.lock import holding
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
@@ -88,10 +89,9 @@ def _open(options: PretrainStyleOptions) -> Inputs:
     model = read_checkpoint(options.model)
     matching.check_start(model, partition, None)
     images = open_images(options.data, model)
-    contents = {"global": model.content}
+    contents = by_role("pretrain-style", model=model, partition=partition)
     if partition:
         matching.check_dataset(partition, images)
-        contents["partition"] = partition.content
     else:
         contents["data"] = images_hash(images)  # The file stays at the site.
     resolved = {**options.resolved, **encoder_plugin(model)}

@@ -8,8 +8,8 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.partition import read_partition
 from furlkit.randomness import derive, numpy_generator
-from furlkit.stages.evaluate import finetune as evaluate_finetune
 from furlkit.stages.evaluate.finetune import choose
+from furlkit.stages.evaluate.work import finetune as evaluate_finetune
 from tests.helpers import furlkit, round_0
 
 DIGITS = Source("digits").images()

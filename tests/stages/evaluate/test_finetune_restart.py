@@ -7,7 +7,7 @@ import time
 import pytest
 
 from furlkit.files.progress import ProgressFile
-from furlkit.stages.evaluate import finetune
+from furlkit.stages.evaluate.work import finetune
 from tests.helpers import (
     Killed,
     epochs,
@@ -143,7 +143,7 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
+        patch.setattr("furlkit.inputs.documents.write_metrics", killed)
         assert evaluate("b", *words, "--seed", 1)[0] == 130
     assert (tmp_path / "b.json.progress").exists()
     capsys.readouterr()
@@ -151,7 +151,7 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
     assert code == 0 and path.read_bytes() == expected
     assert "b.json.progress: " in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
+        patch.setattr("furlkit.inputs.documents.write_metrics", killed)
         assert evaluate("a", *words, "--force")[0] == 130
     code, path = evaluate("a", *words, "--force")
     assert code == 0 and path.read_bytes() == expected

@@ -9,7 +9,7 @@ import pytest
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
-from furlkit.stages.evaluate import personal
+from furlkit.stages.evaluate.work import personal
 from tests.helpers import furlkit, save_digits
 
 FAST = ("--epochs", 1, "--batch-size", 20, "-q")
