@@ -255,6 +255,15 @@ def _parsed(text: str) -> Architecture:
     return Architecture.from_dict(json.loads(text))
 
 
+def style_architecture(
+    model: Checkpoint, projector: tuple[int, ...] | None = None
+) -> Architecture:
+    """Encoder of the content model, with a new projector or without a projector."""
+    whole = full_architecture(model.path, model.facts)
+    heads = {"projector": projector} if projector else {}
+    return replace(whole, heads=heads, projector_norm="hidden")
+
+
 class ClassHead(NamedTuple):
     """Classification head: name, number among several heads, number of classes."""
 

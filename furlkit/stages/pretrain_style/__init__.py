@@ -30,6 +30,7 @@ from furlkit.inputs.sites import (
     images_hash,
     images_of,
 )
+from furlkit.models.description import Architecture, style_architecture
 from furlkit.training.plan import Execution, Plan
 
 Result = tuple[str, dict[str, Any]]
@@ -59,6 +60,7 @@ class Inputs(NamedTuple):
     options: PretrainStyleOptions
     partition: Partition | None
     model: Checkpoint
+    architecture: Architecture
     images: ImageSet
     provenance: Provenance
 
@@ -88,6 +90,7 @@ def _open(options: PretrainStyleOptions) -> Inputs:
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
     matching.check_start(model, partition, None)
+    architecture = style_architecture(model, options.projector)
     images = open_images(options.data, model)
     contents = by_role("pretrain-style", model=model, partition=partition)
     if partition:
@@ -96,7 +99,7 @@ def _open(options: PretrainStyleOptions) -> Inputs:
         contents["data"] = images_hash(images)  # The file stays at the site.
     resolved = {**options.resolved, **encoder_plugin(model)}
     how = Provenance("pretrain-style", resolved, options.seed, contents)
-    inputs = Inputs(options, partition, model, images, how)
+    inputs = Inputs(options, partition, model, architecture, images, how)
     source = str(options.partition or images.name)
     for number in options.clients:
         matching.check_size(source, number, inputs.index_of(number))

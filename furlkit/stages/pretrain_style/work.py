@@ -11,7 +11,7 @@ from furlkit.files.clients import ClientId
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.models.architecture import Net, build
 from furlkit.models.loading import tensors_of, view_of
-from furlkit.models.style import PREFIX, style_architecture
+from furlkit.models.style import PREFIX
 from furlkit.objectives import style
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
@@ -27,8 +27,7 @@ def train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
     device = runtime.start(options.runtime)
     data: dict[str, Any] = {}
     purpose: Purpose = (options.seed, "pretrain-style", number)
-    architecture = style_architecture(inputs.model, options.projector)
-    net = build(architecture, torch_generator(*purpose)).to(device)
+    net = build(inputs.architecture, torch_generator(*purpose)).to(device)
     if options.plan.epochs:
         job = _job(inputs, number, net, purpose)
         every = options.execution.save_every
