@@ -52,10 +52,10 @@ def by_role(command: str, **opened: Any) -> dict[str, str]:
     The names are keys of arguments and options; None stands for no file. Several files
     of an argument are numbered: give a dictionary of numbers and files.
     """
-    entry, contents = COMMANDS[command], {}
-    takers = {taker.key: taker for taker in entry.roles.values()}
+    contents: dict[str, str] = {}
+    roles = {taker.key: role for role, taker in COMMANDS[command].roles.items()}
     for key, files in opened.items():
-        role = takers[key].kind.role
+        role = roles[key]
         if isinstance(files, Mapping):
             contents |= {f"{role} {n}": file.content for n, file in files.items()}
         elif files is not None:
