@@ -6,9 +6,14 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_labels
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.description import architecture_of
-from furlkit.stages.distill.lesson import DistillOptions, Lesson, kept_facts, later
+from furlkit.stages.distill.lesson import (
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    later,
+    public_images,
+)
 from furlkit.weights import Tensors, below, moved
 
 SIGMA = "sigma."
@@ -29,10 +34,8 @@ def lesson(options: DistillOptions) -> Lesson:
         )
     images = open_images(options.data, model)
     check_labels(images, heads["classifier"][0], model)
-    part = settings.pop("part")
-    index, contents = chosen_images(images, settings.pop("partition"), part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    part = settings["part"]
+    index, contents = public_images(images, settings)
 
     def finish(tensors: Tensors) -> Tensors:
         sigma = moved(below(SIGMA, model.tensors), model.tensors, tensors)

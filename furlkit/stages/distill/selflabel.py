@@ -1,11 +1,15 @@
 """--teacher self: the model labels confident images and learns from these labels."""
 
-from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head
-from furlkit.inputs.parts import chosen_images
-from furlkit.stages.distill.lesson import DistillOptions, Lesson, kept_facts, later
+from furlkit.stages.distill.lesson import (
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    later,
+    public_images,
+)
 
 
 def lesson(options: DistillOptions) -> Lesson:
@@ -13,10 +17,8 @@ def lesson(options: DistillOptions) -> Lesson:
     settings, model = dict(options.settings), read_checkpoint(options.model)
     head = class_head(model, "--teacher self")
     images = open_images(options.data, model)
-    part = settings.pop("part")
-    index, contents = chosen_images(images, settings.pop("partition"), part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    part = settings["part"]
+    index, contents = public_images(images, settings)
     weak = options.augmentation.weak if settings.pop("form") == "weak-strong" else None
 
     public = "public " * (part == "public")

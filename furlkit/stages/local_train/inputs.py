@@ -22,7 +22,8 @@ from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, 
 class Inputs(NamedTuple):
     """The opened files, the exchanges, and the parts of the model that leave the client.
 
-    Of these parts the client keeps the tensors in `kept`. `private` has files that were
+    Of these parts the client keeps the tensors in `kept`; the tensors in `unsent` are
+    neither sent nor kept, because they stay as received. `private` has files that were
     read to check the clients, until the clients train.
     """
 
@@ -30,6 +31,7 @@ class Inputs(NamedTuple):
     setup: Setup
     exchanges: dict[str, Exchange]
     kept: set[str]
+    unsent: set[str]
     private: dict[ClientId, Private]
     sent: tuple[str, ...] = ()
 
@@ -69,7 +71,8 @@ def open_inputs(start: Start) -> Inputs:
         channels_last=options.execution.channels_last,
     )
     kept = {k for exchange in active for k in exchange.kept_tensors(setup)}
-    inputs = Inputs(start, setup, exchanges, kept, {})
+    unsent = {k for exchange in active for k in exchange.unsent_tensors(setup)}
+    inputs = Inputs(start, setup, exchanges, kept, unsent, {})
     _check_whole(setup, kept)
     _check_phases(inputs)
     inputs = inputs._replace(sent=_sent_parts(inputs))

@@ -1,6 +1,7 @@
 """Measures of a model on two views of images, and the similarity of models."""
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load
 from furlkit.data.batches import Images, View
 from furlkit.errors import InputError
-from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.collapse import effective_rank, lidar, rankme, spread
 from furlkit.evaluation.drift import (
     alignment,
     false_negative_ratio,
     false_negative_weight,
     uniformity,
+    uniformity_between,
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.models.architecture import Net
@@ -41,6 +43,7 @@ def measure(
     numbers, labels = [numbers for numbers, _ in measured], sample.labels
     return {
         **_numbers(numbers, cka([rows for _, rows in measured])),
+        "uniformity_between": _between([rows for _, rows in measured]),
         "false_negative_ratio": (
             None if labels is None else false_negative_ratio(torch.from_numpy(labels))
         ),
@@ -67,6 +70,8 @@ def _measured(
             "uniformity": (uniformity(one) + uniformity(other)) / 2,
             "false_negative_weight": None,
             "effective_rank": effective_rank(rows),
+            "rankme": rankme(rows),
+            "lidar": lidar(one, other),
             "spread": spread(rows),
         }
         if (labels := sample.labels) is not None:
@@ -109,6 +114,13 @@ def _numbers(
     means = {key: _mean(found[key] for found in numbers) for key in numbers[0]}
     others = (cka[i][j] for i in range(len(cka)) for j in range(i))
     return {**means, "mean_cka": _mean(others), "cka": cka}
+
+
+def _between(features: Sequence[Tensor]) -> float | None:
+    """Mean uniformity between two models; None for one model, or for unequal widths."""
+    if len({rows.shape[1] for rows in features}) > 1:
+        return None
+    return _mean(uniformity_between(x, y) for x, y in combinations(features, 2))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
