@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.data.augment import Augmentation, draw_views, normalise, plain, sobel
+from furlkit.data.augment import draw_views, normalise, plain, sobel
 from furlkit.data.augment.arrange import Operations
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.transfer import Parcel, send
 
 # Up to this number of bytes, a client's images are copied to the device once; otherwise

@@ -33,9 +33,7 @@ from furlkit.exchanges.exchange import (
     Setup,
     Trained,
     Values,
-    Written,
     active_terms,
-    objectives_that,
     shared_rows_facts,
 )
 from furlkit.files.checkpoint import Checkpoint
@@ -45,8 +43,9 @@ from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
-from furlkit.models.loading import load_tensors, tensors_of, z_width
+from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, below, divide
@@ -134,13 +133,8 @@ class Dictionary(Exchange):
         options = catalogue.EXCHANGES["dictionary"].options
         sharing = fill_options(Sharing, catalogue.divided(values, options)[0])
         _check(sharing, values)
-        self._sharing, pattern = sharing, sharing.dictionary
+        self._sharing = sharing
         self._objective = catalogue.objectives()[values["objective"]]
-        if pattern:
-            self.inputs = {fill(pattern, client) for client in values["clients"]}
-        if sharing.features_out:
-            file = "--features-out", sharing.features_out
-            self.writes = (Written("features", "features", *file),)
 
     def open(self, setup: Setup) -> None:
         """Read the dictionaries of the clients; read a common file once."""
@@ -188,19 +182,6 @@ class Dictionary(Exchange):
                 "images, which --tell leaves out; share fewer rows with a smaller "
                 "--dictionary-size"
             )
-
-    def contents(self) -> dict[str, str]:
-        return {"dictionary": self._dictionary.content} if self._dictionary else {}
-
-    def record(self, options: dict[str, Any]) -> None:
-        """Leave out options without effect, and add the number of rows."""
-        if not self._dictionary:  # A recipe may give the flag in the first round too.
-            for name in ("leave-own-out", "negatives", "dictionary-positive"):
-                options.pop(name, None)
-            if not self._sharing.features_out:
-                options.pop("dictionary-from", None)
-        if self._sharing.features_out:
-            options["rows"] = self._shared
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         """Return received rows and the client's rows; compute rows by the global model."""
@@ -369,7 +350,7 @@ def _check_objective(sharing: Sharing, values: Values) -> None:
         *((flag, True, "z") for flag in matching),
     ):
         if given and not _takes(needed, objective):
-            able = objectives_that(partial(_takes, needed))
+            able = catalogue.objectives_that(partial(_takes, needed))
             raise UsageError(
                 f"{flag} does not apply to --objective {objective.name}: {WHY[needed]}, "
                 f"as {able} does"

@@ -23,14 +23,14 @@ def here():
 
 
 @pytest.fixture
-def world(exchanged, monkeypatch):
+def round_of_files(exchanged, monkeypatch):
     """The files of a round, in the current folder."""
     monkeypatch.chdir(exchanged)
     return exchanged
 
 
 @pytest.fixture
-def both(world, here, tmp_path):
+def both(round_of_files, here, tmp_path):
     """Run a command on the CPU and on the device, and compare all files of both.
 
     A word "OUT/name" is a file that the command writes. Gives what the device counted.

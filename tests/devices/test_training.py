@@ -237,7 +237,7 @@ def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form):
     trained("distill", form, "g0", *FAST, *ANCHORS)
 
 
-def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
+def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, round_of_files):
     """The places of the anchors that are kept on the CPU follow those that are loaded."""
     asked = []
 
@@ -248,9 +248,9 @@ def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
             asked.append(anchors.clone())
             return torch.ones(len(images), len(anchors))
 
-    net = load_net(read_checkpoint(world / "g0"), device())
+    net = load_net(read_checkpoint(round_of_files / "g0"), device())
     how = {"layer": "h", "width": 102, "anchors": 8, "temperature": 0.1, "ema": 0.9}
-    view = view_of(read_checkpoint(world / "g0"), Augmentation())
+    view = view_of(read_checkpoint(round_of_files / "g0"), Augmentation())
     pixels = np.load("d.npz")["images"]
     images = Images(pixels, None, np.arange(20), view, device())
     first, second = (Distiller(net, Matrix(), **how) for _ in range(2))

@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 from furlkit.data.augment import colour
 from furlkit.data.augment.arrange import Operations, per_image
 from furlkit.data.augment.filters import solarise_
+from furlkit.data.augmentation import TOP_MAGNITUDE
 from furlkit.data.transfer import constant
 
 KINDS = (
@@ -27,7 +28,6 @@ BLENDS = {
     "saturation": colour.SATURATION,
     "contrast": colour.CONTRAST,
 }
-TOP_MAGNITUDE = 30
 
 
 class Draws(NamedTuple):
