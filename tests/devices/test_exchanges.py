@@ -54,6 +54,7 @@ CASES = {
                  for name, entry in catalogue.PERSONAL.items() if entry.function],
     "control": [with_term("scaffold")],
     "norms": [client("g0", "--keep-norms", *KEPT)],
+    "layers": [client("g0", "--train-layers", "conv3,bn3", "--objective", "byol", *KEPT)],
     "centroids": [
         client("g1", "--objective", "orchestra", "--centroids", "z", "--centroids-out",
                "OUT/rows", *KEPT),

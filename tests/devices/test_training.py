@@ -93,10 +93,6 @@ def test_an_own_model_never_waits_for_the_device(trained, name, more):
     trained(*CLIENT, "--personal", name, *more, *KEPT)
 
 
-def test_layers_are_frozen_on_the_device(trained):
-    trained(*CLIENT, "--train-layers", "conv3,bn3", "--objective", "byol", *KEPT)
-
-
 @pytest.mark.parametrize("personal", ["apfl", "ditto"])
 def test_other_images_of_a_batch_are_sent_once_for_both_models(trained, personal):
     trained(*CLIENT, "--personal", personal, "--objective", "cluster", *KEPT)
