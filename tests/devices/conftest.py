@@ -62,6 +62,15 @@ def trained(both, tmp_path):
     return run
 
 
+def words_of(cases: dict, name: str, new: str):
+    """Words of a method of the catalogue; a method without words fails by name."""
+    if name not in cases:
+        pytest.fail(
+            f"{name}: {new} is new in the catalogue, and has no case for a device"
+        )
+    return cases[name]
+
+
 def check_alike(one: Path, other: Path) -> None:
     """All files of two folders hold the same numbers, but for rounding."""
     names = sorted(path.name for path in one.iterdir())
