@@ -168,7 +168,7 @@ def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
     submit("run.sh")
     process = pause(cluster, Path("exp/slurm/r001/client_1.safetensors"))
     cluster.wait(lambda: (cluster.queue("%T") or []).count("RUNNING") == 1)
-    time.sleep(10)  # slurmctld saves its queue some seconds after a change.
+    cluster.save_queue()
     cluster.kill_controller()
     os.kill(process, signal.SIGCONT)
     cluster.restart_controller()
@@ -178,6 +178,28 @@ def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
     cluster.drain(300)
     assert is_done(run, "exp/slurm")
     assert submit("run.sh") == "exp/slurm: 0 jobs submitted\n"
+    plan("make", "rules", *words, "out=exp/make")
+    make(cluster, "rules")
+    assert outputs("exp/slurm") == outputs("exp/make")
+
+
+def test_a_run_completes_after_slurmctld_forgets_the_end_of_a_task(cluster, plan, run):
+    Path("recipe.toml").write_text(RUN)
+    words = ("rounds=1", "clients=2", "train=--epochs 5 --batch-size 16")
+    plan("slurm", "run.sh", *words, "out=exp/slurm")
+    cluster.call("sh", "run.sh")
+    upload = Path("exp/slurm/r001/client_1.safetensors")
+    process = pause(cluster, upload)
+    saved = cluster.save_queue()
+    os.kill(process, signal.SIGCONT)
+    task = ("train-r001", 1)
+    cluster.wait(lambda: task in states(cluster, "exp/slurm"))
+    cluster.forget_since(saved)
+    assert any("train-r001 RUNNING" in line for line in cluster.queue())
+    said = cluster.run("sh", "run.sh").stderr
+    assert "cancels tasks that have ended" in said
+    repair(cluster, "run.sh")
+    assert is_done(run, "exp/slurm")
     plan("make", "rules", *words, "out=exp/make")
     make(cluster, "rules")
     assert outputs("exp/slurm") == outputs("exp/make")
