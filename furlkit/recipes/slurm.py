@@ -54,6 +54,7 @@ queued() {
 }
 # is_queued: whether to wait for jobs of this run
 is_queued() {
+    queued > /dev/null || return
     cancel_held
     cancel_ended
     queued > /dev/null

@@ -250,11 +250,15 @@ def test_files_that_nobody_needs_are_removed(runner, quick):
 def test_a_run_with_jobs_in_the_queue_is_not_submitted_twice(runner, quick):
     runner.plan("seed=0,1", "rounds=1", form="slurm")
     here = Path.cwd().resolve()
-    (quick.folder / "queued").write_text(f"7 7 RUNNING None|{here}|exp/seed0:train-r001:\n")
+    (quick.folder / "queued").write_text(
+        f"7 7 RUNNING None|{here}|exp/seed0:train-r001:\n"
+    )
     done = quick.submit()
     assert done.returncode == 75 and "exp/seed0: has jobs in the queue" in done.stderr
     assert done.stdout == "exp/seed1: 6 jobs submitted\n"
-    (quick.folder / "queued").write_text(f"7 7 RUNNING None|{here}|exp/seed0/2:train-r001:\n")
+    (quick.folder / "queued").write_text(
+        f"7 7 RUNNING None|{here}|exp/seed0/2:train-r001:\n"
+    )
     assert quick.submit().returncode == 0
 
 
