@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ TINY = (
     "linear=--epochs 1",
 )  # fmt: skip
 QUICK = "train=--epochs 1 --batch-size 240"
-LONG = "train=--epochs 12 --batch-size 16"
+LONG = "train=--epochs 5 --batch-size 16"
 THREE = (*TINY, QUICK, "clients=3", "rounds=3")
 
 
@@ -56,7 +57,7 @@ def make(cluster, rules: str) -> None:
 
 
 def states(cluster, run: str) -> dict[tuple[str, int], str]:
-    """The states of the tasks of a run that have ended.
+    """The states of the tasks of a run that have ended, also of a run in an earlier test.
 
     An array that is cancelled before it begins is one task.
     """
@@ -77,6 +78,12 @@ def use_own_processes(cluster, patch: pytest.MonkeyPatch) -> None:
     program = [sys.executable, "-m", "furlkit"]
     real = executable(Path("furlkit").absolute(), program)
     patch.setitem(cluster.environment, "FURLKIT", real)
+
+
+def status(cluster, folder: str) -> dict[str, Any]:
+    """Progress of a run, with the tasks in the queue of Slurm."""
+    program = (sys.executable, "-m", "furlkit")
+    return json.loads(cluster.call(*program, "status", folder, "--json"))
 
 
 def is_done(run, folder: str) -> bool:
@@ -122,6 +129,8 @@ def test_a_failing_client_stops_only_the_jobs_that_need_it(cluster, plan, submit
     assert {*states(cluster, "exp/1").values()} == {"COMPLETED"}
     log = Path("exp/0/plan/log/train-r001-1.txt").read_text().splitlines()
     assert log[-1].startswith("exit code") and "is a folder" in "".join(log)
+    (failed,) = status(cluster, "exp/0")["failed"]
+    assert failed["step"].startswith("train") and "is a folder" in failed["error"]
     blocked.rmdir()
     assert "exp/0: 7 jobs submitted\nexp/1: 0 jobs" in submit("run.sh")
     cluster.drain()
@@ -177,6 +186,8 @@ def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
     submit("run.sh")
     process = pause(cluster, Path("exp/slurm/r001/client_1.safetensors"))
     cluster.wait(lambda: (cluster.queue("%T") or []).count("RUNNING") == 1)
+    queue = status(cluster, "exp/slurm")["queue"]
+    assert queue == {"running": 1, "pending": len(cluster.queue()) - 1}
     cluster.save_queue()
     cluster.kill_controller()
     os.kill(process, signal.SIGCONT)
@@ -194,24 +205,22 @@ def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
 
 def test_a_run_completes_after_slurmctld_forgets_the_end_of_a_task(cluster, plan, run):
     Path("recipe.toml").write_text(RUN)
-    words = ("rounds=1", "clients=2", "train=--epochs 5 --batch-size 16")
-    plan("slurm", "run.sh", *words, "out=exp/slurm")
+    words = ("rounds=1", "clients=2", LONG)
+    plan("slurm", "run.sh", *words, "out=exp/forgotten")
     cluster.call("sh", "run.sh")
-    upload = Path("exp/slurm/r001/client_1.safetensors")
-    process = pause(cluster, upload)
+    process = pause(cluster, Path("exp/forgotten/r001/client_1.safetensors"))
     saved = cluster.save_queue()
     os.kill(process, signal.SIGCONT)
-    task = ("train-r001", 1)
-    cluster.wait(lambda: task in states(cluster, "exp/slurm"))
+    cluster.wait(lambda: ("train-r001", 1) in states(cluster, "exp/forgotten"))
     cluster.forget_since(saved)
     assert any("train-r001 RUNNING" in line for line in cluster.queue())
     said = cluster.run("sh", "run.sh").stderr
     assert "cancels tasks that have ended" in said
     repair(cluster, "run.sh")
-    assert is_done(run, "exp/slurm")
+    assert is_done(run, "exp/forgotten")
     plan("make", "rules", *words, "out=exp/make")
     make(cluster, "rules")
-    assert outputs("exp/slurm") == outputs("exp/make")
+    assert outputs("exp/forgotten") == outputs("exp/make")
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 1, 2, 3])
@@ -220,7 +229,7 @@ def test_a_run_completes_after_a_crash_that_loses_jobs(
 ):
     """slurmctld saves its queue every five seconds, so it forgets the jobs or starts."""
     Path("recipe.toml").write_text(RUN)
-    words = ("rounds=1", "clients=2", "train=--epochs 5 --batch-size 16")
+    words = ("rounds=1", "clients=2", LONG)
     plan("slurm", "run.sh", *words, "out=exp/slurm")
     with monkeypatch.context() as patch:
         use_own_processes(cluster, patch)
@@ -380,17 +389,17 @@ def test_stragglers_are_cancelled_when_the_quorum_is_there(
 ):
     text = RUN.replace("aggregate {upload*}", "aggregate {upload*} --at-least 2")
     Path("recipe.toml").write_text(f'{text}[resources]\nstragglers = "cancel"\n')
-    words = ("rounds=1", "clients=3", "train=--epochs 5 --batch-size 16")
-    plan("slurm", "run.sh", *words, "out=exp/slurm")
+    words = ("rounds=1", "clients=3", LONG)
+    plan("slurm", "run.sh", *words, "out=exp/stragglers")
     with monkeypatch.context() as patch:
         use_own_processes(cluster, patch)
         submit("run.sh")
     # Slurm cancels the paused client 1, while clients 0 and 2 train.
-    folder = Path("exp/slurm/r001")
+    folder = Path("exp/stragglers/r001")
     process = pause(cluster, folder / "client_1.safetensors")
     cluster.drain(300)
     assert not Path(f"/proc/{process}").exists()
-    found = states(cluster, "exp/slurm")
+    found = states(cluster, "exp/stragglers")
     assert found["train-r001", 1] == "CANCELLED"
     assert found["average-r001", 0] == found["knn-r001", 0] == "COMPLETED"
     uploads = [folder / f"client_{k}.safetensors" for k in range(3)]
