@@ -116,6 +116,12 @@ class Cluster:
                 os.kill(process, signal.SIGTERM)
                 self.wait(lambda process=process: not Path(f"/proc/{process}").exists())
 
+    def controller_seconds(self) -> float:
+        """Time of the processor that slurmctld has used."""
+        text = Path(f"/proc/{self._process('slurmctld.pid')}/stat").read_text()
+        words = text.rpartition(")")[2].split()  # From the third field on, the state.
+        return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def _process(self, name: str) -> int:
         return int((self.folder / name).read_text())
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -322,11 +323,20 @@ def test_60_clients_two_at_once(cluster, plan, submit, run):
 
 def test_50_rounds_of_20_clients_are_submitted_quickly(cluster, plan, submit):
     plan("slurm", "run.sh", *TINY, QUICK, "clients=20", "rounds=50", "out=exp/slurm")
-    begin = time.monotonic()
+    begin, used = time.monotonic(), processor_seconds(cluster)
     assert submit("run.sh") == "exp/slurm: 155 jobs submitted\n"
     seconds = time.monotonic() - begin
-    print(f"155 jobs submitted in {seconds:.1f} s")
-    assert seconds < 20  # Five seconds where nothing else runs.
+    used = processor_seconds(cluster) - used
+    print(f"155 jobs submitted in {seconds:.1f} s, {used:.1f} s of the processor")
+    # Script, sbatch and slurmctld wait for each other, so where nothing else runs the
+    # submission takes about as long.
+    assert used < 5
+
+
+def processor_seconds(cluster) -> float:
+    """Time that slurmctld and the programs started by this process have used."""
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ours.ru_utime + ours.ru_stime + cluster.controller_seconds()
 
 
 def test_windows_of_rounds(cluster, plan, submit, run):
