@@ -88,8 +88,9 @@ def _other_option(word: str, options: Mapping[str, Option]) -> str:
 
 
 def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
-    """Raise unless a file precedes START exactly if the teacher has a file."""
-    if len(sources) != bool(teacher.file):
+    """Raise unless the teacher's file, or files, precede START."""
+    several = teacher.file.endswith("...") and sources
+    if len(sources) != bool(teacher.file) and not several:
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
         raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
