@@ -180,8 +180,9 @@ def _entries(recipe: Recipe, name: str) -> dict[str, Any]:
         names.append(base)
     found: dict[str, Any] = {}
     for each in reversed(names):
-        parts = [{k: e[k] for k in JOINED if k in e} for e in (found, known[each])]
-        found = {**found, **known[each], **merged(*parts)}
+        own = known[each]
+        both = {k: own[k] for k in JOINED if k in own}
+        found = {**found, **own, **merged({k: found.get(k) for k in both}, both)}
     return {**_section(recipe, "tables"), **found}
 
 
