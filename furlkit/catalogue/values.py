@@ -62,14 +62,27 @@ def resolved(
                 values.pop(option.key, None)
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
+    chosen_options = _chosen_options(command, values)
     for option in options.values():
         for other in option.replaces.split() if values.get(option.key) else ():
             if key_of(other) in by_hand:
                 raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and (unmet := _unmet(option, options, values)):
+        if option.key in values and (unmet := _unmet(option, chosen_options, values)):
             refuse(option, *unmet)
             values[option.key] = option.default
     return values
+
+
+def _chosen_options(command: str, values: Mapping[str, Any]) -> dict[str, Option]:
+    """Options by key, as the chosen methods declare them.
+
+    Methods may share an option with different needs.
+    """
+    options = dict(COMMANDS[command].options)
+    for family in COMMANDS[command].families:
+        chosen = entry_of(family.entries(), values[family.choice.key])
+        options |= {option.key: option for option in chosen.options}
+    return options
 
 
 def _other_option(word: str, options: Mapping[str, Option]) -> str:
@@ -93,6 +106,7 @@ def _unmet(
 
     The needed option must apply too.
     """
+    option = options[option.key]
     while option.needs:
         needed, _, value = option.needs.partition("=")
         key = key_of(needed)
@@ -123,7 +137,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     default that depends on the inputs: the stage adds these values. For plugins of a
     chosen method, encoder or dataset the result has version and hash.
     """
-    options = COMMANDS[command].options
+    options, chosen = COMMANDS[command].options, _chosen_options(command, values)
     used = [(USED[key], values.get(key)) for key in USED]
     used += [
         ("furlkit.terms", term.name)
@@ -137,7 +151,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in options.items()
         if option.recorded and values.get(key) is not None
-        if not _unmet(option, options, values)
+        if not _unmet(option, chosen, values)
         if not (option.newer and values[key] == option.default)
     }
 
