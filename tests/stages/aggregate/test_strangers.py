@@ -117,7 +117,7 @@ def test_three_strangers_do_not_outvote_two_members(
     """The strangers leave a tensor out, and claim the network of the parent."""
     for k in range(3):
         path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
-        forge(path, {"encoder.conv1.bias": None})
+        forge(path, {"encoder.conv1.weight": None})
     members = allowed(*SITES)
     members.write_text("\n".join(SITES))
     words = ("--members", members, "--at-least", 2)
@@ -146,6 +146,99 @@ def test_three_strangers_with_another_network_do_not_outvote_two_sites(
     assert (world.folder / "g1").read_bytes() == expected
     (line,) = reasons(done.err)
     assert "architecture" in line and "2 more" in line
+
+
+def without_a_layer(tensors: dict) -> dict:
+    return {"encoder.conv1.weight": None}
+
+
+def without_statistics_of_a_layer(tensors: dict) -> dict:
+    return {k: None for k in tensors if k.startswith("encoder.bn1.running")}
+
+
+def with_another_layer(tensors: dict) -> dict:
+    return {"encoder.conv9.weight": np.ones(3, np.float32)}
+
+
+def with_statistics_of_a_convolution(tensors: dict) -> dict:
+    width = len(tensors["encoder.conv1.weight"])
+    return {"encoder.conv1.running_mean": np.ones(width, np.float32)}
+
+
+def with_half_a_target_network(tensors: dict) -> dict:
+    name = "encoder.conv1.weight"
+    return {f"target.{name}": tensors[name]}
+
+
+def with_wide_numbers(tensors: dict) -> dict:
+    name = "encoder.conv1.weight"
+    return {name: tensors[name].astype(np.float64)}
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        (without_a_layer, "lacks encoder.conv1.weight"),
+        (without_statistics_of_a_layer, "lacks encoder.bn1.running_mean"),
+        (with_another_layer, "has encoder.conv9.weight"),
+        (with_statistics_of_a_convolution, "has encoder.conv1.running_mean"),
+        (with_half_a_target_network, "lacks encoder."),
+        (with_wide_numbers, "is float64"),
+    ],
+)
+def test_three_strangers_with_other_tensors_do_not_outvote_two_sites(
+    world, inbox, run, forge, expected, change, word
+):
+    """The strangers claim the network of the parent; the parent decides about tensors."""
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
+        forge(path, change(Container(path).tensors()))
+    done = run(*command(world, inbox, "--at-least", 2))
+    assert done.code == 0, done.err
+    assert (world.folder / "g1").read_bytes() == expected
+    (line,) = reasons(done.err)
+    assert word in line and "2 more" in line
+
+
+@pytest.mark.parametrize("part", ["projector", "target.encoder", "control.encoder"])
+def test_three_strangers_with_other_parts_do_not_outvote_two_sites(
+    world, inbox, run, forge, part
+):
+    """From round 2 on: the parent has the parts that sites sent in the last round."""
+    first, second = world.folder / "g1", world.folder / "g2"
+    assert run(*command(world, inbox, "--at-least", 2)).code == 0
+    facts = {"round": 2, "parent": Container(first).content}
+    for name in SITES:
+        forge(inbox / name, facts=facts)
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}", **facts)
+        tensors = Container(path).tensors()
+        encoder = {n: v for n, v in tensors.items() if n.startswith("encoder.")}
+        outer = part.removesuffix("encoder")
+        lost = dict.fromkeys(tensors.keys() - encoder.keys())
+        more = {outer + name: value for name, value in encoder.items()}
+        forge(path, lost if part == "projector" else more)
+    words = ("aggregate", inbox, "--parent", first, "--at-least", 2, "-o", second)
+    done = run(*words)
+    assert done.code == 0, done.err
+    assert Container(second).header.inputs.keys() == {f"client {n}" for n in SITES}
+    (line,) = reasons(done.err)
+    assert "mallory" not in line and part in line and "2 more" in line
+
+
+def test_three_strangers_with_parts_of_another_rule_stop_no_round(
+    world, inbox, run, forge, expected
+):
+    """Control variates in round 1, which only --rule scaffold combines."""
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
+        tensors = Container(path).tensors()
+        forge(path, {f"control.{name}": value for name, value in tensors.items()})
+    done = run(*command(world, inbox, "--at-least", 2))
+    assert done.code == 0, done.err
+    assert (world.folder / "g1").read_bytes() == expected
+    (line,) = reasons(done.err)
+    assert "control." in line and "2 more" in line
 
 
 @pytest.mark.parametrize("parent", [None, "0" * 64])
