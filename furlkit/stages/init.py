@@ -1,6 +1,6 @@
 """init: the model at the start of round 1."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, run_id, write_checkpoint
 from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
@@ -94,8 +94,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
         reading=_reading(options, known, source).facts() or None,
-        run=options.run_name,
     )  # fmt: skip
+    provenance = _provenance(options, facts, contents)
+    run = options.run_name or run_id(tensors, facts, provenance)
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
     line = (
@@ -103,23 +104,29 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"{architecture.image_size} x {architecture.channels}, {total:,} parameters, "
         f"{encoder:,} of them in the encoder, h has {architecture.feature_dim}"
     )
-    data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
+    named = replace(facts, run=run)
+    data = {"parameters": total, "encoder_parameters": encoder, **asdict(named)}
+    # Facts without the id: a model of an earlier furlkit, without an id, stays.
+    if content := made_before(options, "checkpoint", provenance, facts):
+        return already(options.output, content)
     if not options.dry_run:
-        resolved = {
-            **options.recorded,
-            **pinned_option(options.isa),
-            "head": list(options.heads),
-            "image-size": architecture.image_size,
-            "channels": architecture.channels,
-            "mean": facts.mean,
-            "std": facts.std,
-        }
-        provenance = Provenance("init", resolved, options.seed, contents)
-        content = made_before(options, "checkpoint", provenance, facts)
-        if content:
-            return already(options.output, content)
-        data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
+        data["content"] = write_checkpoint(options.output, tensors, named, provenance)
     return line, data
+
+
+def _provenance(
+    options: InitOptions, facts: CheckpointFacts, contents: dict[str, str]
+) -> Provenance:
+    resolved = {
+        **options.recorded,
+        **pinned_option(options.isa),
+        "head": list(options.heads),
+        "image-size": facts.architecture["image_size"],
+        "channels": facts.architecture["channels"],
+        "mean": facts.mean,
+        "std": facts.std,
+    }
+    return Provenance("init", resolved, options.seed, contents)
 
 
 def _options(values: dict[str, Any]) -> InitOptions:

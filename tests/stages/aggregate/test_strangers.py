@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -72,25 +70,21 @@ def test_an_upload_in_the_name_of_a_site_never_blocks_the_site(
 def test_a_stranger_who_is_early_waits_for_nobody(
     world, inbox, run, forge, allowed, expected, monkeypatch
 ):
-    """The upload of st-mary arrives later, and the signature after the upload."""
-    monkeypatch.setattr(inbox_module, "POLL", 0.01)
-    sent, aside = inbox / "st-mary", world.folder / "aside"
-    signature = inbox / "st-mary.sig"
-    for path in (sent, signature):
-        shutil.move(path, f"{aside}{path.suffix}")
+    """The upload of st-mary arrives while the server waits, then the signature."""
+    late = [inbox / "st-mary", inbox / "st-mary.sig"]
+    aside = {path: world.folder / f"aside{path.suffix}" for path in late}
+    for path in late:
+        shutil.move(path, aside[path])
     fake(world, forge, inbox, "early", "st-mary")
     fake(world, forge, inbox, "other", "mallory")
 
-    def arrive() -> None:
-        for path in (sent, signature):
-            time.sleep(0.1)
-            shutil.move(f"{aside}{path.suffix}", path)
+    def arrive(_: float) -> None:
+        path = late.pop(0)
+        shutil.move(aside[path], path)
 
-    sender = threading.Thread(target=arrive)
-    sender.start()
+    monkeypatch.setattr(inbox_module.time, "sleep", arrive)
     waits = ("--at-least", 2, "--wait", "2m", "--signers", allowed(*SITES))
     done = run(*command(world, inbox, *waits))
-    sender.join()
     assert done.code == 0, done.err
     assert "1 of 2 clients have reported; waiting for st-mary\n" in done.err
     assert (world.folder / "g1").read_bytes() == expected
@@ -408,6 +402,38 @@ def test_uploads_of_another_run_are_left_out(world, run, forge):
         assert Container(output).header.facts["run"] == "spring"
     tensors = [read_checkpoint(world.folder / n).tensors for n in ("spring", "autumn")]
     assert all(np.array_equal(v, tensors[1][k]) for k, v in tensors[0].items())
+
+
+@pytest.fixture
+def two_runs(world, inbox) -> Path:
+    """Rows of the public images by a client of each of two runs, with equal rounds."""
+    for path in inbox.iterdir():
+        path.unlink()
+    words = ("--data", "digits", "--width", 0.02, "--projector", "8,4", "--seed", 1)
+    other, upload = world.folder / "other", world.folder / "u"
+    train = ("--data", "digits", "--client", 1, "--epochs", 1, "--batch-size", 240)
+    assert furlkit("init", *words, "-o", other) == 0
+    assert furlkit("local-train", world.partition, other, *train, "-o", upload) == 0
+    for name, model in (("ours", world.clients[0]), ("theirs", upload)):
+        assert furlkit("embed", model, "--data", "digits", "-o", inbox / name) == 0
+    return inbox
+
+
+def test_rows_of_another_run_are_left_out_without_names(world, two_runs, run):
+    """Rows of embed record no parent; the id that init writes tells the runs apart."""
+    words = ("--rule", "ensemble", "--parent", world.model, "-o", world.folder / "e")
+    done = run("aggregate", two_runs, *words)
+    assert done.code == 0, done.err
+    (line,) = reasons(done.err)
+    assert str(two_runs / "theirs") in line and "is of run" in line
+
+
+def test_files_of_two_runs_are_refused_without_a_parent(world, two_runs, refused):
+    rows = (two_runs / "ours", two_runs / "theirs", "-o", world.folder / "e")
+    words = ("aggregate", "--rule", "ensemble", *rows)
+    refused(world.folder, 65, [two_runs / "theirs", "run"], *words)
+    models = (world.clients[0], world.folder / "u", "-o", world.folder / "g1")
+    refused(world.folder, 65, [world.folder / "u", "run"], "aggregate", *models)
 
 
 def test_members_have_weights_and_limits(world, inbox, run, refused, tmp_path):
