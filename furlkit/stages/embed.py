@@ -15,7 +15,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.style import generator, style_encoder
-from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.checkpoint import Checkpoint, check_finite, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts, write_features
 from furlkit.files.private import Private, read_private
@@ -145,6 +145,7 @@ def _write(
 ) -> str:
     more = (index, facts, provenance, options.encoding)
     if not options.similarity:
+        check_finite(options.model, f"{options.layer} of the images", rows.numpy())
         return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
     unit = F.normalize(rows.to(runtime.device_of(options.runtime)), dim=1)
