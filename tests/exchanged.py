@@ -64,6 +64,9 @@ def _commands():
     centroids = ("--centroids-out", "z_{client}", "-o", "m_{client}")
     yield *train, *centroids
     yield "aggregate", "z_0", "z_1", "--rule", "centroids", "--centroids", 4, "-o", "z"
+    spectral = ("--objective", "spectral", "--correlations-out", "R_{client}")
+    yield *train, *spectral, "--private-out", "s_{client}", "-o", "t_{client}"
+    yield "aggregate", "R_0", "R_1", "--rule", "correlations", "-o", "R"
     yield "pretrain-align", "g0", *FAST, "--targets-out", "targets", "-o", "align"
     style = ("--projector", "16,8", "-o", "style_{client}")
     yield "pretrain-style", "p", "g0", *FAST, *CLIENTS, *style

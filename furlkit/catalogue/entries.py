@@ -399,7 +399,7 @@ class Teacher(Method):
     """A teacher for public images.
 
     `file`: metavar of the teacher's file, which precedes START; empty for a teacher
-    without a file. `lesson` opens the inputs: module:function(options) -> Lesson.
+    without a file, "NAME..." for a teacher with several files. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""

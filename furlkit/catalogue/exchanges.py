@@ -16,6 +16,7 @@ from furlkit.catalogue.entries import (
     Number,
     Option,
     Personal,
+    Text,
     Whole,
     named,
 )
@@ -216,6 +217,22 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
     printed="as printed",
 )
 
+LAYERS = Exchange("layers", "layers of the encoder that are trained and sent",
+    "furlkit.exchanges.layers:Layers",
+    title="Training by layers: LW-FedSSL",
+    options=(
+        Option("train-layers", Text("LAYER,..."),
+               help="Layers of the encoder to train and to send, with the heads: first "
+                    "words of the names of tensors after `encoder.`, like conv1,bn1 or "
+                    "blocks.0. Other layers stay as received and are not in the upload; "
+                    "aggregate --complete adds them.",
+               usual="all layers", newer=True),
+    ),
+    paper=papers.LWFEDSSL,
+    equation="layer-wise training",
+    printed="differs: later layers exist from the start, with initial weights",
+)
+
 CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global ones",
     "furlkit.exchanges.centroids:Centroids",
     title="Sharing centroids: Orchestra, prototypes without classes",
@@ -264,5 +281,5 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
 
 EXCHANGES = named(
     *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
-    NORMS, CENTROIDS, CORRELATIONS,
+    NORMS, LAYERS, CENTROIDS, CORRELATIONS,
 )

@@ -413,8 +413,8 @@ TERMS = named(
                    "beta of beta/d^2 ||K||^2, K the correlations of the d numbers of h in "
                    "a batch; 0 turns the term off.", newer=True),
             Option("decorrelation-form", Choice(("paper", "code")), "paper",
-                   "Scale: the paper's, or the authors' code, whose term has N times the "
-                   "weight in a batch of N rows."),
+                   "Scale: the paper's, or the authors' code, whose term has about N "
+                   "times the weight in a batch of N rows."),
         ),
         paper=papers.FEDDECORR,
         equation="L_FedDecorr",
@@ -621,6 +621,9 @@ RULES = named(
                    help="Also accept models of earlier rounds: the weight of a model s "
                         "rounds older than the newest is divided by X^s. ASTW has e/2, "
                         "1.35914.", usual="a single round"),
+            Option("complete", Flag(), False,
+                   "Take the tensors that no upload has from --parent, for uploads of "
+                   "local-train --train-layers.", newer=True),
         ),
         averages=True,
         paper=papers.FEDAVG,
@@ -958,6 +961,51 @@ TEACHERS = named(
         paper=papers.FEDMATCH,
         equation="section 3.3",
         printed="as printed",
+    ),
+    Teacher("contrast", "contrast of two views of public images (NT-Xent)",
+        "furlkit.objectives.simclr:step",
+        lesson="furlkit.stages.distill.contrast:lesson",
+        options=(
+            Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
+            *PART,
+        ),
+        paper=papers.LWFEDSSL,
+        equation="server-side calibration",
+        printed="as printed in the abstract, with SimCLR's loss",
+    ),
+    Teacher("models", "the clients' models, weighted for every image",
+        "furlkit.objectives.mkd:Student",
+        lesson="furlkit.stages.distill.models:lesson",
+        file="MODEL...",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the contrast."),
+            Option("distillation", Number(0, 1), 0.9,
+                   "lambda, weight of the distillation; 1 - lambda weighs BYOL's loss."),
+            Option("ema", Number(0, 1), 0.99,
+                   "Share of the student's slow copy kept in a step."),
+            Option("query", Choice(("student", "teacher")), "student",
+                   "Row with a gradient in the contrast: the student's prediction; or the "
+                   "teachers' mixture (the authors' code)."),
+            Option("integration", Choice(("adaptive", "mean")), "adaptive",
+                   "Weights of the teachers: by attention, for every image; or equal."),
+            Option("adapter", Whole(1), 10, "k, width of the attention.",
+                   needs="integration=adaptive"),
+            Option("queue", Whole(1, 2**24), 1024, "Rows of earlier batches to repel."),
+            *PART,
+        ),
+        paper=papers.FEDMKD,
+        equation="adaptive knowledge integration",
+        printed="differs: the student is the query; `--query teacher` is the authors' "
+                "code; attention and queue start anew in a round",
+    ),
+    Teacher("anchor", "the global model's z, for a client's model",
+        "furlkit.objectives.mkd:anchored_step",
+        lesson="furlkit.stages.distill.anchor:lesson",
+        file="GLOBAL",
+        options=PART,
+        paper=papers.FEDMKD,
+        equation="global knowledge anchored alignment",
+        printed="differs: as in the authors' code, but the global model is in eval mode",
     ),
 )
 

@@ -40,7 +40,7 @@ def resolved(
     if typed, or if a preset contradicts itself; a preset's option is ignored if the user
     typed the choice that excludes the option.
     """
-    entry, options = COMMANDS[command], COMMANDS[command].options
+    entry, options = COMMANDS[command], _chosen_options(command, given)
     values = dict(given)
 
     def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
@@ -62,27 +62,23 @@ def resolved(
                 values.pop(option.key, None)
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
-    chosen_options = _chosen_options(command, values)
     for option in options.values():
         for other in option.replaces.split() if values.get(option.key) else ():
             if key_of(other) in by_hand:
                 raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and (unmet := _unmet(option, chosen_options, values)):
+        if option.key in values and (unmet := _unmet(option, options, values)):
             refuse(option, *unmet)
             values[option.key] = option.default
     return values
 
 
 def _chosen_options(command: str, values: Mapping[str, Any]) -> dict[str, Option]:
-    """Options by key, as the chosen methods declare them.
-
-    Methods may share an option with different needs.
-    """
-    options = dict(COMMANDS[command].options)
+    """Options of a command by key; an option of several entries is the chosen entry's."""
+    found = dict(COMMANDS[command].options)
     for family in COMMANDS[command].families:
         chosen = entry_of(family.entries(), values[family.choice.key])
-        options |= {option.key: option for option in chosen.options}
-    return options
+        found |= {option.key: option for option in chosen.options}
+    return found
 
 
 def _other_option(word: str, options: Mapping[str, Option]) -> str:
@@ -92,8 +88,9 @@ def _other_option(word: str, options: Mapping[str, Option]) -> str:
 
 
 def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
-    """Raise unless a file precedes START exactly if the teacher has a file."""
-    if len(sources) != bool(teacher.file):
+    """Raise unless the teacher's file, or files, precede START."""
+    several = teacher.file.endswith("...") and sources
+    if len(sources) != bool(teacher.file) and not several:
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
         raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
@@ -106,7 +103,6 @@ def _unmet(
 
     The needed option must apply too.
     """
-    option = options[option.key]
     while option.needs:
         needed, _, value = option.needs.partition("=")
         key = key_of(needed)
@@ -151,7 +147,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in options.items()
         if option.recorded and values.get(key) is not None
-        if not _unmet(option, chosen, values)
+        if not _unmet(chosen[key], chosen, values)
         if not (option.newer and values[key] == option.default)
     }
 

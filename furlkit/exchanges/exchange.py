@@ -167,6 +167,10 @@ class Exchange(Protocol):
         """Names of the learner's tensors that stay at the client, of any part."""
         return set()
 
+    def unsent_tensors(self, setup: Setup) -> set[str]:
+        """Names of the net's tensors that the client neither trains, sends nor keeps."""
+        return set()
+
     def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
         """Draw parts missing in `start`, the model of a client's first round."""
         return {}

@@ -223,6 +223,16 @@ def test_a_preset_s_own_is_dropped_where_its_choice_is_made_by_hand(
         resolved(name, values, (), {*choice, *preset})
 
 
+def test_needs_of_a_shared_option_are_the_needs_of_the_chosen_entry():
+    """--lr of the rule eua needs --length code; --lr of fedavgm needs nothing."""
+    values = {"rule": "fedavgm", "lr": 0.5}
+    found = resolved("aggregate", given("aggregate", **values), values.keys(), ())
+    assert found["lr"] == 0.5 and recorded("aggregate", found)["lr"] == 0.5
+    values = {"rule": "eua", "lr": 0.5}
+    with pytest.raises(UsageError, match="--lr does not apply to --length mean"):
+        resolved("aggregate", given("aggregate", **values), values.keys(), ())
+
+
 def test_a_preset_of_aggregate_has_options_of_several_rules():
     preset = {"rule": "mean", "dictionary_size": 8, "bn": "keep"}
     found = resolved("aggregate", given("aggregate", **preset), (), preset.keys())

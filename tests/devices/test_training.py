@@ -96,6 +96,19 @@ def test_a_client_keeps_norms_of_the_device(trained):
     trained(*CLIENT, "--keep-norms", *KEPT)
 
 
+def test_layers_are_frozen_on_the_device(trained):
+    trained(*CLIENT, "--train-layers", "conv3,bn3", "--objective", "byol", *KEPT)
+
+
+def test_correlations_are_shared_and_used_on_the_device(trained):
+    spectral = ("--objective", "spectral", "--correlations", "R", "--private", "s_0")
+    trained(*SECOND, *spectral, "--correlations-out", "OUT/R", *KEPT)
+
+
+def test_images_are_assigned_to_centroids_on_the_device(trained):
+    trained(*SECOND, "--objective", "orchestra", "--centroids", "z", *KEPT)
+
+
 @pytest.mark.parametrize("personal", ["apfl", "ditto"])
 def test_other_images_of_a_batch_are_sent_once_for_both_models(trained, personal):
     trained(*CLIENT, "--personal", personal, "--objective", "cluster", *KEPT)
@@ -198,6 +211,7 @@ def test_mapped_public_images_travel_with_those_of_the_client(
 TEACHERS = {
     "ensemble": ("rows", "g0"), "self": ("g1", "--confidence", 0.12),
     "probabilities": ("probabilities", "g0"), "labels": ("g0",),
+    "models": ("c_0", "c_1", "g0"), "anchor": ("g1", "c_0"), "contrast": ("g0",),
 }  # fmt: skip
 ANCHORS = ("--anchors", 64)
 

@@ -132,7 +132,9 @@ def _tensors(inputs: Inputs, learner: Any) -> Tensors:
 
 def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
     """The tensors of a learner that leave the client, and the others."""
-    sent, kept = divide(_tensors(inputs, learner), inputs.sent)
+    tensors = _tensors(inputs, learner)
+    tensors = {k: v for k, v in tensors.items() if k not in inputs.unsent}
+    sent, kept = divide(tensors, inputs.sent)
     kept |= {name: sent.pop(name) for name in inputs.kept & sent.keys()}
     return sent, kept
 

@@ -126,6 +126,7 @@ def _job(
         purpose=client.purpose,
         terms=terms_of(net, {**given, "learner": learner}, options.terms),
         begin=lambda: _begin_journal(inputs, client),
+        pairs=options.objective.pairs,
     )
 
 
