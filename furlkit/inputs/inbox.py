@@ -134,7 +134,8 @@ class _Reader(NamedTuple, Generic[S, U]):
             check_round(sent, self.parent)
         self.admission.check_signature(sent)
         if self.parent:
-            check_parent(sent, self.parent)
+            partial = bool(self.options.settings.get("complete"))
+            check_parent(sent, self.parent, partial)
         check_table_size(sent, self.options.max_upload)
         return sent
 

@@ -41,8 +41,11 @@ def check_round(upload: OpenedUpload, parent: Sent) -> None:
     raise InputError(text)
 
 
-def check_parent(upload: OpenedUpload, parent: Sent) -> None:
-    """Check by header that an upload was trained from this global model."""
+def check_parent(upload: OpenedUpload, parent: Sent, partial: bool) -> None:
+    """Check by header that an upload was trained from this global model.
+
+    A `partial` upload has some layers only (aggregate --complete).
+    """
     if upload.facts.run != parent.facts.run:
         raise InputError(
             f"{upload.path}: is of {_words_for_run(upload)}, {parent.path} is of "
@@ -58,7 +61,7 @@ def check_parent(upload: OpenedUpload, parent: Sent) -> None:
         )
     if model:
         _check_net(upload, parent)
-        _check_tensors(upload, parent)
+        _check_tensors(upload, parent, partial)
 
 
 def _words_for_run(file: OpenedUpload) -> str:
@@ -75,7 +78,7 @@ def _check_net(upload: OpenedUpload, parent: Sent) -> None:
             )
 
 
-def _check_tensors(upload: OpenedUpload, parent: Sent) -> None:
+def _check_tensors(upload: OpenedUpload, parent: Sent, partial: bool) -> None:
     """Check the tensors of every part that the parent has; other parts have a limit.
 
     A whole part may be absent (local-train --send) or new: the model of round 0 has no
@@ -88,6 +91,8 @@ def _check_tensors(upload: OpenedUpload, parent: Sent) -> None:
             ours = {online_name(name): entry for name, entry in ours.items()}
         if part in parts:
             _check_part(upload.path, ours, parent.path, parts[part])
+            if not partial:
+                _check_all(upload.path, ours, parent.path, parts[part])
         else:
             new += sum(entry.size for entry in ours.values())
     if new > MOST_NEW * parent.opened.size:
@@ -118,6 +123,10 @@ def _check_part(path: Path, ours: Entries, parent: Path, theirs: Entries) -> Non
                 f"{other.dtype} {other.shape}; was it trained with another --stem or "
                 "--width?"
             )
+
+
+def _check_all(path: Path, ours: Entries, parent: Path, theirs: Entries) -> None:
+    """Check that a part has every tensor."""
     missing = theirs.keys() - ours.keys()
     # --keep-norms: BatchNorm layers stay at the client; control variates have no
     # statistics.

@@ -157,7 +157,7 @@ def _open(
         several_rounds=used["staleness"] is not None,
         partition=partition,
         statistics=rule.averages and used["bn"] == "average",
-        names=_names_of_earlier_uploads(values["parent"]),
+        names=_names_of_earlier_uploads(values),
     )
     opening = partial(_open_client, rule)
     return open_uploads(values, Kind(("checkpoint",), opening, examined, together))
@@ -169,11 +169,11 @@ def _open_client(rule: catalogue.Rule, path: Path) -> Client:
     return client
 
 
-def _names_of_earlier_uploads(parent: Path | None) -> frozenset[str]:
+def _names_of_earlier_uploads(values: dict[str, Any]) -> frozenset[str]:
     """Names of the tensors that clients sent in the previous round, if known."""
-    if parent is None:
+    if values["parent"] is None or values.get("complete"):
         return frozenset()
-    opened = Container(parent)
+    opened = Container(values["parent"])
     entries = opened.entries if opened.header.stage == "aggregate" else ()
     return frozenset(entry.name for entry in entries)
 
