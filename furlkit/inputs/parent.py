@@ -136,7 +136,8 @@ def _check_all(path: Path, ours: Entries, parent: Path, theirs: Entries) -> None
         set(filter(is_batchnorm_statistic, theirs)),
     ):
         raise InputError(
-            f"{path}: lacks {min(missing)}, which {parent} has; {TRAIN_AGAIN}"
+            f"{path}: lacks {min(missing)}, which {parent} has; {TRAIN_AGAIN}, or give "
+            "--complete for uploads of some layers"
         )
 
 
