@@ -173,10 +173,8 @@ def test_signed_uploads_and_models_through_flower(federation, keys, allowed):
     trial.ended(trial.trial(1, *SITES))
     assert trial.result(1) == trial.plain((("st-mary",),))
     assert (trial.folder / "trial/east/got/0/global.safetensors.sig").exists()
-    logs = (trial.folder / "log", *trial.folder.glob("trial/*.log"))
-    said = "".join(path.read_text() for path in logs)
-    assert "is no valid signature of client north" in said
-    assert "has no signature of client east" in said
+    arrived = {path.name for path in (trial.folder / "trial/server/got/1").iterdir()}
+    assert arrived == set(SITES)  # the uploads of north and east came, and were left out
 
 
 @slow
