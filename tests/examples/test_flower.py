@@ -174,7 +174,9 @@ def test_signed_uploads_and_models_through_flower(federation, keys, allowed):
     assert trial.result(1) == trial.plain((("st-mary",),))
     assert (trial.folder / "trial/east/got/0/global.safetensors.sig").exists()
     arrived = {path.name for path in (trial.folder / "trial/server/got/1").iterdir()}
-    assert arrived == set(SITES)  # the uploads of north and east came, and were left out
+    assert arrived == set(
+        SITES
+    )  # the uploads of north and east came, and were left out
 
 
 @slow
