@@ -165,15 +165,14 @@ def test_the_results_agree_with_the_advice():
         honest, losses = float(table[0][1]), {}
         for row, _, *attacked, worst in table:
             losses[row] = min(map(float, attacked)) - honest
-            assert float(worst) == pytest.approx(losses[row], abs=0.05)
+            assert float(worst) == pytest.approx(losses[row], abs=0.11)  # rounding
         assert max(losses, key=losses.__getitem__) == "clip"
     text = (HOSTILE / "RESULTS.md").read_text()
-    assert (
-        f"loses least in the worst case of the table below, {-losses_of('clip'):.1f}"
-        in text
-    )
-
-
-def losses_of(row: str) -> float:
-    """Worst loss of a rule with three hostile clients, as the table has it."""
-    return next(float(cells[-1]) for cells in tables_of_results()[0] if cells[0] == row)
+    rows = re.findall(r"^\| `([\w-]+)` ((?:\| -[\d.]+ ){3})\| [-+]", text, re.M)
+    by_seed = {row: [float(x) for x in re.findall(r"-[\d.]+", xs)] for row, xs in rows}
+    assert [*by_seed] == list(ROWS)
+    best = by_seed.pop("clip")
+    for number, loss in enumerate(best):
+        assert max(losses[number] for losses in by_seed.values()) < loss
+    said = f"with each of three seeds: {-max(best):.1f} to {-min(best):.1f} points"
+    assert said in text
