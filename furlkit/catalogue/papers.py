@@ -166,3 +166,6 @@ SHEJWALKAR = Paper("Shejwalkar and Houmansadr",
 BADENCODER = Paper("BadEncoder", "https://arxiv.org/abs/2108.00352", 2021,
     "BadEncoder: Backdoor Attacks to Pre-trained Encoders in Self-Supervised Learning",
     "Jia, Jinyuan and Liu, Yupei and Gong, Neil Zhenqiang")
+BONAWITZ = Paper("Bonawitz et al.", "https://doi.org/10.1145/3133956.3133982", 2017,
+    "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
+    "Bonawitz, Keith and Ivanov, Vladimir and Kreuter, Ben and Marcedone, Antonio and McMahan, H. Brendan and Patel, Sarvar and Ramage, Daniel and Segal, Aaron and Seth, Karn")

@@ -14,7 +14,7 @@ from furlkit.errors import FurlkitError
 from furlkit.files.correlations import CorrelationFacts, write_correlations
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from tests.helpers import furlkit, round_0
+from tests.helpers import furlkit, round_0, write_alone
 
 NET = (
     *("--width", 0.02, "--projector", "8,4", "--predictor", "8,4"),
@@ -25,11 +25,12 @@ MODELS = ("u0.st", "u1.st")
 ROWS = ("f0.st", "f1.st")
 RULES = {
     **{name: (*MODELS, "--parent", "g.st") for name, rule in catalogue.RULES.items()
-       if rule.reads == "checkpoint"},
+       if rule.reads == "checkpoints"},
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
     "correlations": ("r0.st", "r1.st"),
+    "masked-sum": ("m0.st", "--parent", "g.st"),
     "kernels": ("h0.st", "h1.st"),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
@@ -92,6 +93,7 @@ def folder(tmp_path_factory):
         write_features(folder / f"z{k}.st", rows, *how, counts=np.ones(1))
         whose = (CorrelationFacts(1, k), Provenance("local-train"))
         write_correlations(folder / f"r{k}.st", np.eye(2), *whose)
+    write_alone(folder / "u0.st", folder / "m0.st")
     assert furlkit("neighbours", "g.st", *DIGITS, "-o", "n.st") == 0
     yield folder
     patch.undo()
