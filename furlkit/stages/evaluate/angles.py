@@ -15,6 +15,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.angles import box
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.models import (
     ModelOptions,
     common_round,
@@ -26,7 +27,6 @@ from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 def run(values: dict[str, Any]) -> Result:

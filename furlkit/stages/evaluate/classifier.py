@@ -18,6 +18,7 @@ from furlkit.data.sets.labels import LabelSet, number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.documents import Result, found_before
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -26,7 +27,7 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
+from furlkit.stages.evaluate import scores_before, write_scores
 
 
 @dataclass(frozen=True, kw_only=True)

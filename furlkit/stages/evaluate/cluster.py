@@ -25,6 +25,7 @@ from furlkit.evaluation.clusters import (
     table_of,
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.images import open_images
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.models import chosen_head
@@ -36,7 +37,7 @@ from furlkit.models.embedding import cluster_probabilities, embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.randomness import derive
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, found_before, scores_before, write_document
+from furlkit.stages.evaluate import scores_before
 from furlkit.training.run import COLLAPSED_SHARE
 
 

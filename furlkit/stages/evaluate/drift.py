@@ -24,6 +24,7 @@ from furlkit.evaluation.drift import (
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs import models
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.models import common_round, describe_models, open_models
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import fill
@@ -32,7 +33,6 @@ from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import Result, found_before, write_document
 
 Numbers = dict[str, float | None]
 

@@ -21,6 +21,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import labelled
+from furlkit.inputs.documents import Result, found_before
 from furlkit.inputs.matching import check_batch, check_batches, check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
@@ -30,7 +31,7 @@ from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
 from furlkit.randomness import derive, numpy_generator, torch_generator
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
+from furlkit.stages.evaluate import scores_before, write_scores
 from furlkit.training import rounds
 from furlkit.training import run as training
 from furlkit.training.plan import Plan

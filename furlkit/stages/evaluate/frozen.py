@@ -12,13 +12,14 @@ from furlkit import console, runtime
 from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.inputs.documents import Result, found_before
 from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
 from furlkit.inputs.untrained import ScoredOptions, open_labelled
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
+from furlkit.stages.evaluate import scores_before, write_scores
 from furlkit.stages.evaluate.probe import Predictions, Probe
 
 Labelled = tuple[Tensor, Tensor]  # h (n, d) and the labels of the rows

@@ -8,9 +8,9 @@ from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.errors import InputError
 from furlkit.evaluation.negatives import by_equations
 from furlkit.files.partition import Partition, read_partition
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 @dataclass(frozen=True, kw_only=True)

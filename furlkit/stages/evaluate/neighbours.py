@@ -12,10 +12,10 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.files.neighbours import Neighbours, read_neighbours
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.reports.text import counted
-from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.clients import ClientFiles, read_clients
+from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.existing import ALREADY
 from furlkit.inputs.labelled import open_pair, train_and_test
 from furlkit.inputs.matching import check_dataset
@@ -37,7 +38,6 @@ from furlkit.models.style import filled_generator, style_net
 from furlkit.reports import document as scoring
 from furlkit.reports.metrics import domains_text
 from furlkit.reports.text import counted
-from furlkit.stages.evaluate import Result, found_before, write_document
 from furlkit.stages.evaluate.probe import Predictions, Probe
 from furlkit.weights import Tensors, divide
 

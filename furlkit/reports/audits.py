@@ -1,0 +1,59 @@
+"""Results of audits in words."""
+
+from pathlib import Path
+from typing import Any
+
+from furlkit.reports.metrics import is_number
+from furlkit.reports.text import count, plain
+
+PAGE = "examples/privacy/README.md"
+
+
+def audit_line(output: Path, document: dict[str, Any]) -> str:
+    """Result of an audit for people, in one line."""
+    seconds = document.get("cpu_seconds")
+    time = f", {seconds:.1f} CPU seconds" if is_number(seconds) else ""
+    knows = plain(str(document.get("attacker")))
+    return f"{output}: {describe_audit(document)}{time}; {knows}"
+
+
+def describe_audit(document: dict[str, Any]) -> str:
+    """Protocol and numbers of an audit, as far as the document has numbers."""
+    parts = [*_success(document), *_further(document)]
+    n = document.get("n")
+    if isinstance(n, dict):
+        parts.append(", ".join(f"{count(v)} {plain(str(k))}" for k, v in n.items()))
+    name = plain(str(document.get("protocol")))
+    return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
+
+
+def _success(document: dict[str, Any]) -> list[str]:
+    found = []
+    if is_number(auc := document.get("auc")):
+        found.append(f"AUC {auc:.3f}{_interval(document.get('auc_interval'), '.3f')}")
+    if is_number(tpr := document.get("tpr_at_1_fpr")):
+        shown = f"TPR {tpr:.1%} at 1% FPR"
+        found.append(f"{shown}{_interval(document.get('tpr_interval'), '.1%')}")
+    return found
+
+
+def _interval(ends: Any, form: str) -> str:
+    if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_number, ends)):
+        return ""
+    low, high = ends
+    return f" ({low:{form}} to {high:{form}})"
+
+
+def _further(document: dict[str, Any]) -> list[str]:
+    """Numbers that only some audits have."""
+    found = []
+    if is_number(share := document.get("identified")):
+        k = count(document.get("k"))
+        found.append(f"{share:.1%} identified among {k} candidates")
+    if is_number(value := document.get("ssim")):
+        mean = document.get("ssim_of_mean")
+        shown = f" ({mean:.3f} by the mean image)" if is_number(mean) else ""
+        found.append(f"SSIM {value:.3f}{shown}")
+    if is_number(rank := document.get("rank")):
+        found.append(f"median rank {rank:g} of {count(document.get('ranked'))}")
+    return found
