@@ -5,9 +5,10 @@ Melis et al., "Exploiting Unintended Feature Leakage in Collaborative Learning",
 public images.
 
 Rows of the client's images: public images near a row vote for the class of the row.
-A model, or similarities of public images: contrastive training pushes different images
-apart, so public images of a class that the client trained on are less similar to each
-other than by a reference (the parent, or the mean over the clients).
+A model: the contrastive loss of public images is lower for classes of the training.
+Similarities or features of public images: a client separates the classes that the client
+has trained on from other classes. The evidence is relative to a reference (the parent, or
+the mean over the clients), and to the mean over the classes.
 """
 
 import numpy as np
@@ -28,35 +29,32 @@ def classes_of_rows(
     return votes / votes.sum()
 
 
-def cohesion(z: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """Mean cosine between two images of a class, minus the mean of all pairs."""
-    u = unit(z)
-    every = _mean_pair(u)
-    return np.array([_mean_pair(u[labels == c]) - every for c in range(classes)])
+def mean_by_class(values: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Mean value of the images of each class; NaN for a class without images."""
+    found = [values[labels == c] for c in range(classes)]
+    return np.array([each.mean() if len(each) else np.nan for each in found])
 
 
-def _mean_pair(u: np.ndarray) -> float:
-    """Mean cosine of two different rows; NaN for fewer than two rows."""
-    n = len(u)
-    if n < 2:
-        return np.nan
-    return float((np.square(u.sum(axis=0)).sum() - n) / (n * (n - 1)))
+def separation(cosines: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Mean cosine within a class minus the mean cosine to images of other classes.
 
-
-def cohesion_of_cosines(
-    cosines: np.ndarray, labels: np.ndarray, classes: int
-) -> np.ndarray:
-    """Like `cohesion`, from the cosines (n, n); NaN marks unknown cosines."""
-    pairs = ~np.eye(len(cosines), dtype=bool) & ~np.isnan(cosines)
-    every = cosines[pairs].mean()
+    NaN in the cosines (n, n) marks unknown pairs; the diagonal does not count. NaN for a
+    class without known pairs.
+    """
+    known = ~np.isnan(cosines)
+    np.fill_diagonal(known, False)
     found = []
     for c in range(classes):
         mine = labels == c
-        inside = pairs & mine[:, None] & mine[None]
-        found.append(cosines[inside].mean() - every if inside.any() else np.nan)
+        inside = known & mine[:, None] & mine[None]
+        outside = known & mine[:, None] & ~mine[None]
+        pair = inside.any() and outside.any()
+        gap = cosines[inside].mean() - cosines[outside].mean() if pair else np.nan
+        found.append(float(gap))
     return np.array(found)
 
 
 def class_scores(measured: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Evidence (clients, classes) for held classes: cohesion below the reference."""
-    return reference - measured
+    """Evidence (clients, classes): measured minus reference, with mean 0 over classes."""
+    found = measured - reference
+    return found - np.nanmean(found, axis=1, keepdims=True)

@@ -106,9 +106,7 @@ def _samples(
     return np.array(drawn)  # (REPEATS, measures)
 
 
-def mean_interval(
-    values: np.ndarray, rng: np.random.Generator
-) -> tuple[float, float]:
+def mean_interval(values: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
     """95 % interval of a mean, by a bootstrap."""
     places = rng.integers(len(values), size=(REPEATS, len(values)))
     low, high = np.percentile(values[places].mean(axis=1), INTERVAL)

@@ -121,16 +121,18 @@ AUDITS = named(
                 PART[0]._replace(
                     help="Partition with the true classes of the clients; also for --part."),
                 PART[1]._replace(help="Part of --public that the attacker has."),
-                Option("model", File("checkpoint", "model"), recorded=False,
+                Option("model", File("checkpoint", "model"), (), multiple=True,
+                       recorded=False, metavar="CHECKPOINT", variable="models",
                        help="For rows of the clients' images: model of the attacker, to "
-                            "compare rows with public images.", metavar="CHECKPOINT"),
+                            "compare rows with public images; may be repeated: the upload "
+                            "of a client serves for the client's rows."),
                 Option("parent", File("checkpoint", "parent"), recorded=False,
                        usual="the mean over the uploads",
                        help="For models: the global model from which the clients started, "
                             "as a reference."),
                 _METRICS,
             ),
-            group("Attack", LAYER, _most("public images")),
+            group("Attack", LAYER._replace(default="z"), _most("public images")),
             RUNNING,
             _GENERAL,
         ),

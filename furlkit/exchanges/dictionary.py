@@ -23,7 +23,12 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import catalogue, console
-from furlkit.aggregators.dictionary import average_features, rows_to_share, shared_rows
+from furlkit.aggregators.dictionary import (
+    average_features,
+    drawn_places,
+    rows_to_share,
+    shared_rows,
+)
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import (
@@ -294,8 +299,7 @@ class Dictionary(Exchange):
         sharing, setup, index = self._sharing, self._setup, client.index
         view, images = setup.plain_view(), setup.images.images
         purpose = (setup.seed, "share", setup.round, client.number)
-        count = min(self._shared, len(index))
-        places = numpy_generator(*purpose).choice(len(index), count, replace=False)
+        places = drawn_places(len(index), self._shared, numpy_generator(*purpose))
         rng, masks = torch_generator(*purpose, "mix"), sharing.share_rows == "instahide"
 
         def rows_at(places: np.ndarray) -> np.ndarray:

@@ -64,4 +64,4 @@ def without_copies(members: Candidates, others: ImageSet) -> Candidates:
 
 
 def _digest(image: np.ndarray) -> bytes:
-    return sha256(np.ascontiguousarray(image)).digest()
+    return sha256(image.tobytes()).digest()

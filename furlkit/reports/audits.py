@@ -22,7 +22,9 @@ def describe_audit(document: dict[str, Any]) -> str:
     parts = [*_success(document), *_further(document)]
     n = document.get("n")
     if isinstance(n, dict):
-        parts.append(", ".join(f"{count(v)} {plain(str(k))}" for k, v in n.items()))
+        parts.append(
+            ", ".join(f"{count(v)} {plain(str(k))}" for k, v in sorted(n.items()))
+        )
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
 

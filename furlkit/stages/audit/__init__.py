@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from furlkit.audits.success import Success, measure, roc
+from furlkit.data.augment import Augmentation
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import Checkpoint
 from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.existing import ALREADY
 from furlkit.inputs.settings import Computing
@@ -93,3 +96,19 @@ def seconds_per(count: int, work: Callable[[int], Any]) -> float:
     began = time.process_time()
     work(few)
     return (time.process_time() - began) / few
+
+
+def augmentation_of(model: Checkpoint) -> Augmentation:
+    """The augmentation of the model's training; the default if the header has none."""
+    known = model.header.options
+    names = {each.name: each.name.replace("_", "-") for each in fields(Augmentation)}
+    values = {key: known[name] for key, name in names.items() if name in known}
+    lists: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+    }
+    try:
+        return Augmentation(**lists)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{model.path}: the header has no valid augmentation: {error}; re-create it"
+        ) from error

@@ -1,6 +1,6 @@
 """audit membership: guess from a model if images were used for training."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from furlkit.catalogue import AUDITS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
 from furlkit.inputs.documents import Result
@@ -28,6 +27,7 @@ from furlkit.reports.document import contents, describe_checkpoint
 from furlkit.stages.audit import (
     Attack,
     AuditOptions,
+    augmentation_of,
     conclude,
     draw,
     seconds_per,
@@ -73,7 +73,7 @@ def run(values: dict[str, Any]) -> Result:
         "protocol": "membership",
         "attacker": _knowledge(parent),
         "n": {"members": len(members), "others": len(kept)},
-        "augmentation": _plain_values(_augmentation(model)),
+        "augmentation": _plain_values(augmentation_of(model)),
         "temperature": _temperature(options, model),
         "layer": options.layer,
         "checkpoint": describe_checkpoint(model),
@@ -99,24 +99,12 @@ def _options(values: dict[str, Any]) -> MembershipOptions:
 
 
 def _knowledge(parent: Checkpoint | None) -> str:
-    text = "the attacker has the model, candidate images and the training's augmentation"
+    text = (
+        "the attacker has the model, candidate images and the training's augmentation"
+    )
     if parent:
         text += ", and the model before training (the server or another client)"
     return f"{text}; the attacker knows no member"
-
-
-def _augmentation(model: Checkpoint) -> Augmentation:
-    """The augmentation of the model's training; the default if the header has none."""
-    known = model.header.options
-    names = {each.name: each.name.replace("_", "-") for each in fields(Augmentation)}
-    values = {key: known[name] for key, name in names.items() if name in known}
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    try:
-        return Augmentation(**lists)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{model.path}: the header has no valid augmentation: {error}; re-create it"
-        ) from error
 
 
 def _plain_values(how: Augmentation) -> dict[str, Any]:
@@ -127,7 +115,7 @@ def _temperature(options: MembershipOptions, model: Checkpoint) -> float:
     if options.temperature:
         return options.temperature
     known = model.header.options.get("temperature")
-    return float(known) if type(known) in (int, float) and known > 0 else TAU
+    return float(known) if isinstance(known, int | float) and known > 0 else TAU
 
 
 def _attacked(
@@ -157,7 +145,7 @@ def _features(
     trained: Checkpoint,
 ) -> np.ndarray:
     """Features (V, n, d) of members, then of others; both models see equal views."""
-    net, view = load_net(model, device), view_of(model, _augmentation(trained))
+    net, view = load_net(model, device), view_of(model, augmentation_of(trained))
     found = [
         embed_views(
             net,

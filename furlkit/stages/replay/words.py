@@ -64,7 +64,12 @@ def path_word(path: Path | str) -> str:
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     """The command that makes a file again as `output`, and a reason if incomplete."""
     stage, header = link.header.stage, link.header
-    data, lacking = _scored_data(link, find) if _is_scored(link) else _data(link, find)
+    if stage.startswith("audit "):
+        data, lacking = _audited_data(link, find)
+    elif _is_scored(link):
+        data, lacking = _scored_data(link, find)
+    else:
+        data, lacking = _data(link, find)
     drawn = "seed" in COMMANDS[stage].options
     if header.kind == "metrics":
         drawn = header.seed is not None
@@ -150,6 +155,22 @@ def _scored_data(link: Link, find: Find) -> tuple[Words, str]:
         return words, ""
     lost = data["train"] if test else data["test"]
     return words, _not_found(lost)
+
+
+def _audited_data(link: Link, find: Find) -> tuple[Words, str]:
+    """Images of an audit; the document names the fingerprints by option."""
+    options = COMMANDS[link.header.stage].options
+    known = link.header.facts.get("data")
+    words: Words = []
+    for name, fingerprint in (known if isinstance(known, dict) else {}).items():
+        if name not in options:
+            continue
+        found = find(fingerprint)
+        if found is None:
+            return words, _not_found(fingerprint)
+        words += [f"--{name}", found[0]]
+        words += ["--split", *found[1:]] if "split" in options and found[1:] else []
+    return words, ""
 
 
 def _not_found(fingerprint: Any) -> str:
