@@ -31,7 +31,7 @@ NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
 # The words of --share-rows, with the description by inspect.
 SHARE_ROWS = {
     "averaged": "",
-    "instahide": "features of images encrypted by InstaHide, a broken encryption "
+    "instahide": "features of images mixed by InstaHide, a broken protection "
                  "(Carlini et al. 2021); not anonymous",
     "mixup": "features of mixtures of images; not anonymous",
     "plain": "features of single images; not anonymous",

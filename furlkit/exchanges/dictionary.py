@@ -2,9 +2,9 @@
 
 A client receives the other clients' rows, and shares rows of the client's images.
 
-FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
-are lost, so a pass over fresh mixtures after the last epoch computes the shared rows;
-(seed, round, client) determine the draws.
+FCL mixes images again in every epoch (InstaHide) and shares the last rows. Rows of
+earlier epochs are lost, so a pass over fresh mixtures after the last epoch computes the
+shared rows; (seed, round, client) determine the draws.
 
 During training MoCo's slow network normalises by batches (--rows-statistics batch), so
 keys and FCL's rows belong to one population. With running statistics, the statistics of

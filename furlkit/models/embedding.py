@@ -123,7 +123,7 @@ def embed_mixed(
             taken = (_input(images[index[each]], view, device) for each in columns)
             shape = (columns.shape[1], view.channels, view.size, view.size)
             mask = instahide.draw_mask(shape, rng) if masks else None
-            x = instahide.encrypted(taken, coefficients[part], mask)
+            x = instahide.mixed(taken, coefficients[part], mask)
             rows.append(represent(net, x, "z").float().cpu())
             bar.reach(start + len(x))
     return torch.cat(rows)
