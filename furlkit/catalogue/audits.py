@@ -37,6 +37,9 @@ _CANDIDATES = Option("candidates", Data(), required=True, recorded=False,
 _ATTACKER = Option("model", File("checkpoint", "model"), required=True, recorded=False,
     help="Model of the attacker: the client's upload, which the server has, or the global "
          "model, which every client has.", metavar="CHECKPOINT")
+_SECRET = Option("secret", File("key"), recorded=False, metavar="FILE",
+    help="Secret of the site that chose the images of the rows (local-train --secret); "
+         "the audit needs the truth, the attacker does not have the secret.")
 _ROWS = Argument("rows", File("features", "rows"), "ROWS")
 _PUBLIC = Option("public", Data(), required=True, recorded=False,
                  help="Public images of the attacker.")
@@ -94,6 +97,7 @@ AUDITS = named(
                 _CANDIDATES,
                 *DATA_FILES,
                 _PARTITION,
+                _SECRET,
                 Option("others", Data(), recorded=False,
                        usual="with --partition the images of other clients and the public "
                              "part, otherwise the test split of --candidates",
@@ -151,6 +155,7 @@ AUDITS = named(
                 _CANDIDATES,
                 *DATA_FILES,
                 _PARTITION,
+                _SECRET,
                 Option("sheet", File("picture", direction="written"), recorded=False,
                        metavar="PICTURE",
                        help="Picture with originals and reconstructions, .png, .pdf or "

@@ -30,7 +30,8 @@ _TEXTS = {
     behind rows that the attacker picks from k candidates.
 
     Rows of local-train do not name the images: the audit repeats the choice of the
-    images from the seed in the header, and needs the same images in the same order.
+    images, by the seed in the header or by --secret, and needs the same images in the
+    same order.
 
     \b
     Example:

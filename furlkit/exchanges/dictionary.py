@@ -4,7 +4,8 @@ A client receives the other clients' rows, and shares rows of the client's image
 
 FCL mixes images again in every epoch (InstaHide) and shares the last rows. Rows of
 earlier epochs are lost, so a pass over fresh mixtures after the last epoch computes the
-shared rows; (seed, round, client) determine the draws.
+shared rows; (secret, round, client) determine the draws. The secret stays at the site; in
+a simulation without a secret the seed takes its place.
 
 During training MoCo's slow network normalises by batches (--rows-statistics batch), so
 keys and FCL's rows belong to one population. With running statistics, the statistics of
@@ -46,6 +47,7 @@ from furlkit.exchanges.exchange import (
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
+from furlkit.files.secret import DRAWN_BY, SECRET, site_secret
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
@@ -81,6 +83,7 @@ class Sharing:
     leave_own_out: bool
     negatives: str
     features_out: str | None
+    secret: str | None
     share_rows: str
     rows_statistics: str
     alpha: float
@@ -143,6 +146,7 @@ class Dictionary(Exchange):
         self._objective = catalogue.objectives()[values["objective"]]
         if pattern:
             self.inputs = {fill(pattern, client) for client in values["clients"]}
+        self._secret = _secret_pattern(sharing, values)
         if sharing.features_out:
             file = "--features-out", sharing.features_out
             self.writes = (Written("features", "features", *file),)
@@ -206,6 +210,8 @@ class Dictionary(Exchange):
                 options.pop("dictionary-from", None)
         if self._sharing.features_out:
             options["rows"] = self._shared
+        if self._secret:
+            options[DRAWN_BY] = SECRET
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         """Return received rows and the client's rows; compute rows by the global model."""
@@ -265,7 +271,7 @@ class Dictionary(Exchange):
         if sharing.averaged:
             before = self._kept_rows(client, rows.z.shape[1])
             Z = average_features(before, rows.z, sharing.alpha)
-        rng = numpy_generator(setup.seed, "share", setup.round, client.number)
+        rng = numpy_generator(*self._purpose(client))
         shared = shared_rows(Z, self._shared, rng)
         facts = shared_rows_facts(setup, client, len(shared))
         if not sharing.averaged:
@@ -294,11 +300,18 @@ class Dictionary(Exchange):
             rows = rows._replace(fresh=self._fresh(client, net))
         return rows
 
+    def _purpose(self, client: Client) -> tuple[int, str, int, ClientId]:
+        """Secret or seed, and the purpose of the draws."""
+        first = self._setup.seed
+        if self._secret:
+            first = site_secret(fill(self._secret, client.number))
+        return first, "share", self._setup.round, client.number
+
     def _fresh(self, client: Client, net: Net) -> np.ndarray:
         """z of images of the client, or of mixtures of images, drawn for this round."""
         sharing, setup, index = self._sharing, self._setup, client.index
         view, images = setup.plain_view(), setup.images.images
-        purpose = (setup.seed, "share", setup.round, client.number)
+        purpose = self._purpose(client)
         places = drawn_places(len(index), self._shared, numpy_generator(*purpose))
         rng, masks = torch_generator(*purpose, "mix"), sharing.share_rows == "instahide"
 
@@ -345,6 +358,19 @@ def _check(sharing: Sharing, values: Values) -> None:
         )
     if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
         _refuse_to_lose_rows(sharing)
+
+
+def _secret_pattern(sharing: Sharing, values: Values) -> str | None:
+    """Path of the secret, with {client}; None in a simulation, which draws by the seed."""
+    if not sharing.features_out or sharing.secret or values["partition"]:
+        return sharing.secret
+    if not values["private_out"]:
+        raise UsageError(
+            "--features-out: without a PARTITION, a secret of the site chooses the rows; "
+            "give --private-out, and the secret is beside the private file, or --secret "
+            "FILE"
+        )
+    return str(Path(values["private_out"]).with_name("{client}.secret"))
 
 
 def _refuse_to_lose_rows(sharing: Sharing) -> None:

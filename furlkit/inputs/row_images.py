@@ -15,6 +15,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
 from furlkit.files.features import Features, read_features
 from furlkit.files.partition import Partition, read_partition
+from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
 from furlkit.inputs.matching import check_dataset
 from furlkit.models.loading import z_width
 from furlkit.randomness import numpy_generator
@@ -34,16 +35,20 @@ class RowImages:
 
 
 def open_row_images(
-    path: Path, model: Checkpoint, images: ImageSet, partition: Path | None
+    path: Path,
+    model: Checkpoint,
+    images: ImageSet,
+    partition: Path | None,
+    secret: Path | None,
 ) -> RowImages:
-    """Read rows of a client and find their images."""
+    """Read rows of a client and find their images; `secret`: the site's."""
     rows, header = read_features(path), Container(path).header
     _check_rows(rows, model)
     known = read_partition(partition) if partition else None
     if known:
         check_dataset(known, images)
     own = _images_of(rows, known, len(images.images))
-    index = _index(rows, header, own, images)
+    index = _index(rows, header, own, images, secret)
     rest = np.setdiff1d(np.arange(len(images.images)), own) if known else own[:0]
     contents = {"partition": known.content} if known else {}
     return RowImages(rows, index, rest, contents)
@@ -77,7 +82,11 @@ def _images_of(rows: Features, partition: Partition | None, total: int) -> np.nd
 
 
 def _index(
-    rows: Features, header: Header, own: np.ndarray, images: ImageSet
+    rows: Features,
+    header: Header,
+    own: np.ndarray,
+    images: ImageSet,
+    secret: Path | None,
 ) -> np.ndarray:
     """Position of each row's image in the dataset."""
     if rows.facts.dataset:  # embed records the positions.
@@ -89,15 +98,33 @@ def _index(
         return rows.index
     shared = header.options.get("rows")
     count = min(shared, len(own)) if type(shared) is int else -1
-    if count != len(rows.rows) or header.seed is None:
+    seed = _seed(rows, header, secret)
+    if count != len(rows.rows):
         raise InputError(
             f"{rows.path}: has {len(rows.rows)} rows, and the choice from "
             f"{len(own):,} images of {images.name} gives {max(count, 0)}; give the images "
             "and the partition of the training"
         )
     purpose = ("share", rows.facts.round or 0, rows.facts.client or 0)
-    rng = numpy_generator(header.seed, *purpose)
+    rng = numpy_generator(seed, *purpose)
     return own[drawn_places(len(own), count, rng)]
+
+
+def _seed(rows: Features, header: Header, secret: Path | None) -> int:
+    """Secret of the site, or the seed of a simulation."""
+    drawn_by_secret = header.options.get(DRAWN_BY) == SECRET
+    if drawn_by_secret and secret:
+        return read_secret(secret)
+    if drawn_by_secret:
+        raise UsageError(
+            f"{rows.path}: a secret of the site chose the images; give --secret FILE of "
+            "the site"
+        )
+    if secret:
+        raise UsageError(
+            f"--secret {secret}: {rows.path} was drawn by the seed; leave out --secret"
+        )
+    return header.seed or 0
 
 
 def limited(found: RowImages, places: np.ndarray) -> RowImages:

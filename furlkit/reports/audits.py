@@ -19,8 +19,7 @@ MEASURED = {
     "a row (AUC 1.0; 100% identified among 100 candidates), infer the classes (AUC 1.0) "
     "and reconstruct rough images. Owners of only the mean model recognise less.",
     "mixtures": "Without the key of the mixture, owners of candidate images and of the "
-    "site's model recognise images at chance level (AUC 0.5). The seed in a header is the "
-    "key of the mixture.",
+    "site's model recognise images at chance level (AUC 0.5).",
     "answers": "The classes of the site are inferred with AUC about 0.9.",
 }
 SAME = {"similarity": "answers", "ensemble": "answers"}

@@ -13,6 +13,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES
 from furlkit.files.kinds import KINDS
+from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.reports.audits import describe_audit, describe_measured
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
@@ -145,10 +146,22 @@ def told(header: Header) -> dict[str, Any]:
 
 def measured(header: Header, audits: Sequence[dict[str, Any]] = ()) -> list[str]:
     """Results of audits of this file; without an audit, orders of magnitude."""
+    shared = _shared_as(header)
     return [
         f"{describe_audit(document)}; {plain(str(document.get('attacker')))}"
         for document in audits
-    ] or [describe_measured(_shared_as(header))]
+    ] or [describe_measured(shared), *_published_key(header, shared)]
+
+
+def _published_key(header: Header, shared: str) -> list[str]:
+    """Warning about a header with the seed of the draws, which undo the protection."""
+    if shared not in ("rows", "mixtures") or header.options.get(DRAWN_BY) == SECRET:
+        return []
+    return [
+        "The seed in the header is the key of the draws: whoever has candidate images "
+        "can repeat the choice of images and the mixtures. With local-train --secret, a "
+        "secret of the site is the key."
+    ]
 
 
 def _shared_as(header: Header) -> str:

@@ -116,7 +116,8 @@ def test_a_damaged_file_is_not_explained(world, refused):
 
 def test_rows_are_explained_by_measured_numbers(rows, world, run):
     mixed, upload, model = facts_about(run, rows, world.clients[0], world.model)
-    assert "key of the mixture" in mixed["measured"][0] and not mixed["audited"]
+    assert "chance level" in mixed["measured"][0] and not mixed["audited"]
+    assert "is the key of the draws" in mixed["measured"][1]
     assert "200 epochs on 20 images" in upload["measured"][0]
     assert "mean of five clients" in model["measured"][0]
     for about in (mixed, upload, model):

@@ -55,6 +55,7 @@ class InversionOptions(AuditOptions):
     public: Source
     candidates: Source
     partition: Path | None
+    secret: Path | None
     sheet: Path | None
     epochs: int
     lr: float
@@ -87,7 +88,8 @@ def run(values: dict[str, Any]) -> Result:
     images, public = (
         open_images(source, model) for source in (options.candidates, options.public)
     )
-    found = open_row_images(options.rows, model, images, options.partition)
+    paths = options.partition, options.secret
+    found = open_row_images(options.rows, model, images, *paths)
     places = draw(np.arange(len(found.index)), options.images, options.seed, "rows")
     found = limited(found, places)
     if len(found.index) < options.k:

@@ -44,6 +44,7 @@ class RowsOptions(AuditOptions):
     candidates: Source
     others: Source | None
     partition: Path | None
+    secret: Path | None
     k: int
 
 
@@ -56,7 +57,8 @@ def run(values: dict[str, Any]) -> Result:
     )
     model = read_checkpoint(options.model)
     images = open_images(options.candidates, model)
-    found = open_row_images(options.rows, model, images, options.partition)
+    paths = options.partition, options.secret
+    found = open_row_images(options.rows, model, images, *paths)
     places = draw(np.arange(len(found.index)), options.images, options.seed, "rows")
     found = limited(found, places)
     members = Candidates(images, found.index)
