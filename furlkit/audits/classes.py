@@ -6,8 +6,8 @@ public images.
 
 Rows of the client's images: public images near a row vote for the class of the row.
 A model: the contrastive loss of public images is lower for classes of the training.
-Similarities or features of public images: a client separates the classes that the client
-has trained on from other classes. The evidence is relative to a reference (the parent, or
+Similarities or features of public images: near images have the same class more often for
+classes that the client has trained on. The evidence is relative to a reference (the parent, or
 the mean over the clients), and to the mean over the classes.
 """
 
@@ -35,22 +35,25 @@ def mean_by_class(values: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
     return np.array([each.mean() if len(each) else np.nan for each in found])
 
 
-def separation(cosines: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """Mean cosine within a class minus the mean cosine to images of other classes.
+def nearest_columns(cosines: np.ndarray, k: int) -> np.ndarray:
+    """Columns (n, k) of the largest cosines of each row, without the diagonal."""
+    others = cosines.astype(np.float32, copy=True)
+    np.fill_diagonal(others, -np.inf)
+    k = min(k, len(others) - 1)
+    return np.argpartition(-others, k - 1, axis=1)[:, :k]
 
-    NaN in the cosines (n, n) marks unknown pairs; the diagonal does not count. NaN for a
-    class without known pairs.
+
+def purity(columns: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Share of near images, by column (n, k), with the class of the image, by class.
+
+    An image does not count as near itself. NaN for a class without images.
     """
-    known = ~np.isnan(cosines)
-    np.fill_diagonal(known, False)
+    same = labels[columns] == labels[:, None]
+    other = columns != np.arange(len(columns))[:, None]
     found = []
     for c in range(classes):
-        mine = labels == c
-        inside = known & mine[:, None] & mine[None]
-        outside = known & mine[:, None] & ~mine[None]
-        pair = inside.any() and outside.any()
-        gap = cosines[inside].mean() - cosines[outside].mean() if pair else np.nan
-        found.append(float(gap))
+        counted = same[labels == c][other[labels == c]]
+        found.append(float(counted.mean()) if len(counted) else np.nan)
     return np.array(found)
 
 

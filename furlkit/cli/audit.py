@@ -40,9 +40,10 @@ _TEXTS = {
           --partition exp/partition.safetensors -o exp/r001/rows.json
     """,
     "classes": """The attacker has one file of each client, and labelled public images. Rows of
-    a client's images: the nearest public images vote. A model, features or similarities
-    of public images: training on a class pushes the images of this class apart, compared
-    with --parent or with the mean over the clients.
+    a client's images: the nearest public images vote. A model: the contrastive loss of
+    public images is lower for classes of the training. Features or similarities of public
+    images: near images have the same class more often. Both are relative to --parent or
+    to the mean over the clients.
 
     clients lists a score for every class. With --partition, auc compares the scores of
     classes that a client holds with the scores of other classes.

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from furlkit.audits.classes import class_scores, classes_of_rows, separation
+from furlkit.audits.classes import (
+    class_scores,
+    classes_of_rows,
+    nearest_columns,
+    purity,
+)
 from furlkit.audits.inversion import agreement, ranks, ssim
 from furlkit.audits.membership import (
     combined,
@@ -79,18 +84,19 @@ def test_neighbours_vote_for_the_class_of_rows():
     assert classes_of_rows(rows, z, labels, 3).tolist() == [0.5, 0, 0.5]
 
 
-def test_separation_matches_loops_and_leaves_out_unknown_pairs():
+def test_purity_of_near_images_matches_loops():
     rng = np.random.default_rng(0)
-    labels, cosines = np.array([0, 0, 1, 1, 0]), rng.uniform(-1, 1, (5, 5))
-    cosines[0, 1] = cosines[3, 0] = np.nan
-    for c, found in enumerate(separation(cosines, labels, 2)):
-        same, rest = [], []
-        for i in range(5):
-            for j in range(5):
-                if i != j and labels[i] == c and not np.isnan(cosines[i, j]):
-                    (same if labels[j] == c else rest).append(cosines[i, j])
-        assert found == pytest.approx(np.mean(same) - np.mean(rest))
-    assert np.isnan(separation(cosines, labels, 3)[2])
+    labels, cosines = rng.integers(0, 3, 12), rng.uniform(-1, 1, (12, 12))
+    columns = nearest_columns(cosines, 4)
+    for i in range(12):
+        order = [int(j) for j in np.argsort(-cosines[i]) if j != i]
+        assert sorted(columns[i].tolist()) == sorted(order[:4])
+    columns[:, 0] = np.arange(12)  # An image is among its own largest cosines.
+    for c, found in enumerate(purity(columns, labels, 3)):
+        near = [labels[j] == c for i in range(12) if labels[i] == c for j in columns[i]
+                if j != i]  # fmt: skip
+        assert found == pytest.approx(np.mean(near))
+    assert np.isnan(purity(columns, labels, 4)[3])
 
 
 def test_evidence_for_classes_is_relative_to_reference_and_classes():

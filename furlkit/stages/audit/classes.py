@@ -9,7 +9,13 @@ import numpy as np
 import torch
 
 from furlkit import console, runtime
-from furlkit.audits.classes import classes_of_rows, mean_by_class, separation
+from furlkit.audits.classes import (
+    NEIGHBOURS,
+    classes_of_rows,
+    mean_by_class,
+    nearest_columns,
+    purity,
+)
 from furlkit.audits.membership import contrastive_gain, unit
 from furlkit.catalogue import AUDITS, load, recorded
 from furlkit.data.augment import Augmentation
@@ -121,7 +127,11 @@ def run(values: dict[str, Any]) -> Result:
     origins = {
         "protocol": "classes",
         "attacker": _knowledge(kind, parent),
-        "n": {"clients": len(uploads), "classes": public.classes, "images": len(index)},
+        "n": {
+            "clients": len(uploads),
+            "classes": public.classes,
+            "images": _compared_images(uploads[0], index),
+        },
         "class_names": list(images.class_names),
         "data": {"public": images.fingerprint},
         "inputs": {
@@ -186,6 +196,14 @@ def _client(upload: Upload) -> ClientId:
     if client is None:
         raise InputError(f"{upload.path}: names no client; give files of clients")
     return client
+
+
+def _compared_images(upload: Upload, index: np.ndarray) -> int:
+    """Number of public images that the attack compares."""
+    if isinstance(upload, Checkpoint) or not _of_public(upload):
+        return len(index)
+    whole = isinstance(upload, Features) or upload.columns is None
+    return min(len(upload.index), MOST) if whole else len(upload.index)
 
 
 def _of_public(upload: Upload) -> bool:
@@ -267,23 +285,20 @@ def _measured(upload: Upload, public: Public) -> np.ndarray:
     if isinstance(upload, Checkpoint):
         gains = contrastive_gain(public.views(upload), TAU)
         return mean_by_class(gains, public.labels(public.index), public.classes)
-    places = slice(None, MOST)
-    labels = public.labels(upload.index[places])
-    if isinstance(upload, Features):
-        u = unit(upload.rows[places])
-        return separation(u @ u.T, labels, public.classes)
-    whole = _whole(upload)[places, places]
-    return separation(whole, labels, public.classes)
+    if isinstance(upload, Similarity) and upload.columns is not None:
+        labels = public.labels(upload.index)
+        return purity(upload.columns, labels, public.classes)
+    labels = public.labels(upload.index[:MOST])
+    near = nearest_columns(_cosines(upload), NEIGHBOURS)
+    return purity(near, labels, public.classes)
 
 
-def _whole(found: Similarity) -> np.ndarray:
-    """Cosines (n, n); NaN for cosines that a file with the largest leaves out."""
-    if found.columns is None:
-        return cosines(np.asarray(found.matrix))
-    n = len(found.index)
-    whole = np.full((n, n), np.nan, np.float32)
-    np.put_along_axis(whole, found.columns.astype(np.int64), found.matrix, axis=1)
-    return whole
+def _cosines(upload: Features | Similarity) -> np.ndarray:
+    """Cosines of the first images, at most MOST."""
+    if isinstance(upload, Similarity):
+        return cosines(np.asarray(upload.matrix[:MOST, :MOST]))
+    u = unit(upload.rows[:MOST])
+    return u @ u.T
 
 
 def _compared(

@@ -194,7 +194,7 @@ def _trained(
         for epoch in range(epochs):
             rng = torch_generator(seed, "audit", "decoder", epoch)
             order = torch.randperm(len(public.rows), generator=rng)
-            for batch in order.split(BATCH):
+            for batch in order.to(public.rows.device).split(BATCH):
                 if len(batch) > 1:  # BatchNorm needs two images.
                     x_hat = decoder(public.rows[batch])
                     loss = reconstruction_loss(x_hat, public.x[batch])
