@@ -115,7 +115,9 @@ def test_neighbours_are_found_on_the_device(both):
 
 KNOWN = ("--model", "c_0", "--candidates", "d.npz", "--partition", "p", "--k", 5)
 AUDITS = {
-    "membership": [("c_0", "--members", "d.npz", "--others", "t.npz", "--parent", "g0")],
+    "membership": [
+        ("c_0", "--members", "d.npz", "--others", "t.npz", "--parent", "g0")
+    ],
     "rows": [("r_0", *KNOWN)],
     "classes": [
         ("c_0", "c_1", "--public", "t.npz"),
