@@ -25,10 +25,16 @@ TERMS = {
         *("--neighbour-candidates", 8),
     ),
     "centroids": ("--centroids", "z", "--centroid-weight", 0.5),
+    "cka": (
+        *("--cka", 0.5, "--cka-batch-size", 16),
+        *("--kernel", "kernel", "--kernel-data", "d.npz"),
+    ),
     "infusion": ("--infusion", 0.5, "--private", "style_0"),
+    "moon": ("--moon", 0.5, "--private", "last_0"),
     "scaffold": ("--scaffold", "--optimiser", "sgd", "--momentum", 0),
 }
-SECOND_ROUND = ("neighbours", "centroids")  # Terms with files of the first round.
+# Terms with files of the first round.
+SECOND_ROUND = ("neighbours", "centroids", "moon", "cka")
 
 
 def term_words(name: str) -> tuple:
@@ -61,9 +67,14 @@ def _commands():
     yield *train, *shared, "--private-out", "k_{client}", "-o", "c_{client}"
     yield "aggregate", "c_0", "c_1", "-o", "g1"
     yield "aggregate", "r_0", "r_1", "--rule", "dictionary", "-o", "dictionary"
+    # The term starts in the second round; the first round keeps the weights.
+    yield *train, "--moon", 1, "--private-out", "last_{client}", "-o", "n_{client}"
     centroids = ("--centroids-out", "z_{client}", "-o", "m_{client}")
     yield *train, *centroids
     yield "aggregate", "z_0", "z_1", "--rule", "centroids", "--centroids", 4, "-o", "z"
+    spectral = ("--objective", "spectral", "--correlations-out", "R_{client}")
+    yield *train, *spectral, "--private-out", "s_{client}", "-o", "t_{client}"
+    yield "aggregate", "R_0", "R_1", "--rule", "correlations", "-o", "R"
     yield "pretrain-align", "g0", *FAST, "--targets-out", "targets", "-o", "align"
     style = ("--projector", "16,8", "-o", "style_{client}")
     yield "pretrain-style", "p", "g0", *FAST, *CLIENTS, *style
@@ -82,3 +93,4 @@ def _commands():
         matrix = ("--matrix",) * (form == "matrix")
         rows = (f"{form}_0", f"{form}_1")
         yield "aggregate", *rows, "--rule", rule, *matrix, "-o", form
+    yield "aggregate", "matrix_0", "matrix_1", "--rule", "kernels", "-o", "kernel"

@@ -118,11 +118,3 @@ def decoded_or_reason(path: Path, channels: int, *reading: Any) -> Any:
         return str(error).removeprefix(f"{path}: ")
     except InputError as error:
         return reason_of(error.__cause__)
-
-
-def read_similarity(path: Path) -> Any:
-    """Read a similarity file with all checks."""
-    from furlkit.files.features import open_table
-    from furlkit.files.similarity import similarity_of
-
-    return similarity_of(*open_table(path, "similarity", "matrix"))

@@ -312,8 +312,9 @@ class Term(Method):
     """A loss to add to any objective; the option `switch` turns the term on.
 
     The function gets a mapping with the `inputs`: `received`, the model from the server,
-    `learner`, and data of the `exchanges`, which the switch turns on too. `heads`: heads
-    that the objective must train. `pairs`: the objective must compare z of two views.
+    `last`, the client's weights after the last round (empty in a first round), `learner`,
+    and data of the `exchanges`, which the switch turns on too. `heads`: heads that the
+    objective must train. `pairs`: the objective must compare z of two views.
     """
 
     switch: str = ""
@@ -369,12 +370,12 @@ class Personal(Method):
 class Rule(Method):
     """A rule of the server for combining uploads.
 
-    `reads`: checkpoints, rows, counted rows, similarity or probabilities. `parent`: the
-    rule needs --parent, the global model from which the clients started. `state`: slots of
-    the server's memory; rule(uploads, state, **options) then returns the pieces of the
-    model and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
-    BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
-    parent without these parts.
+    `reads`: checkpoints, rows, counted rows, similarity, kernels or probabilities.
+    `parent`: the rule needs --parent, the global model from which the clients started.
+    `state`: slots of the server's memory; rule(uploads, state, **options) then returns the
+    pieces of the model and of the next state, by names SLOT.TENSOR. `averages`: the result
+    has means of BatchNorm statistics, which a single client can shift. `adds`: parts that
+    are zero in a parent without these parts.
     """
 
     reads: str = "checkpoint"
@@ -399,7 +400,7 @@ class Teacher(Method):
     """A teacher for public images.
 
     `file`: metavar of the teacher's file, which precedes START; empty for a teacher
-    without a file. `lesson` opens the inputs: module:function(options) -> Lesson.
+    without a file, "NAME..." for a teacher with several files. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""

@@ -17,6 +17,7 @@ from furlkit.catalogue.entries import (
     Number,
     Option,
     Personal,
+    Text,
     Whole,
     named,
 )
@@ -225,6 +226,22 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
     printed="as printed",
 )
 
+LAYERS = Exchange("layers", "layers of the encoder that are trained and sent",
+    "furlkit.exchanges.layers:Layers",
+    title="Training by layers: LW-FedSSL",
+    options=(
+        Option("train-layers", Text("LAYER,..."),
+               help="Layers of the encoder to train and to send, with the heads: first "
+                    "words of the names of tensors after `encoder.`, like conv1,bn1 or "
+                    "blocks.0. Other layers stay as received and are not in the upload; "
+                    "aggregate --complete adds them.",
+               usual="all layers", newer=True),
+    ),
+    paper=papers.LWFEDSSL,
+    equation="layer-wise training",
+    printed="differs: later layers exist from the start, with initial weights",
+)
+
 CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global ones",
     "furlkit.exchanges.centroids:Centroids",
     title="Sharing centroids: Orchestra, prototypes without classes",
@@ -271,7 +288,24 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
             "the paper computes R_k by the global model, in a second exchange per round",
 )
 
+KERNEL = Exchange("kernel", "mean cosines of public images by the models of all clients",
+    "furlkit.exchanges.kernel:Kernel",
+    title="Sharing cosines of public images: Hetero-SSFL",
+    options=(
+        Option("kernel", File("similarity", "kernel", "received"),
+               help="Output of aggregate --rule kernels, for --cka. Leave the flag out in "
+                    "round 1.", recorded=False),
+        Option("kernel-data", Data(), help="Public images of the kernel.", recorded=False,
+               needs="kernel"),
+        Option("kernel-split", Choice(("train", "test")), "train",
+               "Split of a built-in dataset.", recorded=False, needs="kernel"),
+    ),
+    paper=papers.HETEROSSFL,
+    equation="mean kernel",
+    printed="differs: clients share cosines of public images, in the file of embed",
+)
+
 EXCHANGES = named(
     *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
-    NORMS, CENTROIDS, CORRELATIONS,
+    NORMS, LAYERS, CENTROIDS, CORRELATIONS, KERNEL,
 )

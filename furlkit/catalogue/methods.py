@@ -38,6 +38,10 @@ HEADS = named(
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
     Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
+    Head("patches", form="other", widths=(128, 128),
+         help="Widths of the blocks of the decoder of hidden patches, equal for a Vision "
+              "Transformer: 128,128 makes two blocks.",
+         function="furlkit.models.patches:patch_decoder"),
 )
 
 OBJECTIVES = named(
@@ -291,6 +295,20 @@ OBJECTIVES = named(
         equation="squared error",
         printed="nothing printed",
     ),
+    Objective("mae", "reconstruction of hidden patches from the visible patches",
+        heads=("patches",),
+        function="furlkit.objectives.mae:step",
+        options=(
+            Option("mask-ratio", Number(above=0, below=1), 0.75,
+                   "Share of hidden patches of an image."),
+            Option("normalise-pixels", Flag(negative=True), True,
+                   "Predict the pixels of a patch with mean 0 and deviation 1."),
+        ),
+        paper=papers.MAE,
+        equation="section 3",
+        printed="as printed for timm's Vision Transformers, with trained positions; differs "
+                "for networks without attention: hidden patches are zero, and h is decoded",
+    ),
     Objective("supervised", "cross-entropy on labels",
         heads=("classifier",),
         function="furlkit.objectives.supervised:step",
@@ -413,8 +431,8 @@ TERMS = named(
                    "beta of beta/d^2 ||K||^2, K the correlations of the d numbers of h in "
                    "a batch; 0 turns the term off.", newer=True),
             Option("decorrelation-form", Choice(("paper", "code")), "paper",
-                   "Scale: the paper's, or the authors' code, whose term has N times the "
-                   "weight in a batch of N rows."),
+                   "Scale: the paper's, or the authors' code, whose term has about N "
+                   "times the weight in a batch of N rows."),
         ),
         paper=papers.FEDDECORR,
         equation="L_FedDecorr",
@@ -441,6 +459,23 @@ TERMS = named(
         equation="global contrastive and relational losses",
         printed="differs: relations to the other images of the batch, not to a second batch",
     ),
+    Term("moon", "z agrees with the global net and departs from the client's last net",
+        "furlkit.terms.moon:moon",
+        switch="moon",
+        options=(
+            Option("moon", Number(low=0), 0.0,
+                   "mu of the contrast between z of the global net (near) and z of the "
+                   "client's net of the last round (far); 0 turns the term off. The term "
+                   "starts in a client's second round, with --private.", newer=True),
+            Option("moon-temperature", Number(above=0), 0.5, "tau of the contrast."),
+        ),
+        inputs=("received", "last"),
+        heads=("projector",),
+        paper=papers.MOON,
+        equation="Eq. 3-4",
+        printed="as printed, added to any objective; no term in a client's first round, as "
+                "in the authors' code",
+    ),
     Term("uniformity", "z is spread over the sphere like a Gaussian sample",
         "furlkit.terms.uniformity:uniformity",
         switch="uniformity",
@@ -460,6 +495,22 @@ TERMS = named(
         paper=papers.FEDU2,
         equation="FUR",
         printed="differs: a smooth plan, unit rows and rho are our choices",
+    ),
+    Term("cka", "public images are related like in the mean of all clients, of any nets",
+        "furlkit.terms.cka:cka",
+        switch="cka",
+        options=(
+            Option("cka", Number(low=0), 0.0,
+                   "mu of 1 - CKA between the net's cosines of public images and --kernel; "
+                   "0 turns the term off.", newer=True),
+            Option("cka-batch-size", Whole(2), 128, "Number of public images in a step."),
+        ),
+        exchanges=("kernel",),
+        inputs=("kernel", "kernel_layer", "kernel_images"),
+        paper=papers.HETEROSSFL,
+        equation="local objective, linear CKA",
+        printed="differs: cosines instead of products of rows, and 1 - CKA on a batch of "
+                "public images; the paper was not at hand",
     ),
     Term("infusion", "a second loss, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
@@ -621,6 +672,9 @@ RULES = named(
                    help="Also accept models of earlier rounds: the weight of a model s "
                         "rounds older than the newest is divided by X^s. ASTW has e/2, "
                         "1.35914.", usual="a single round"),
+            Option("complete", Flag(), False,
+                   "Take the tensors that no upload has from --parent, for uploads of "
+                   "local-train --train-layers.", newer=True),
         ),
         averages=True,
         paper=papers.FEDAVG,
@@ -799,6 +853,14 @@ RULES = named(
         equation="aggregation of correlation matrices",
         printed="as printed in the authors' program: equal weights",
     ),
+    Rule("kernels", "the mean cosines of public images by the clients' models",
+        "furlkit.aggregators.similarity:ensemble",
+        reads="kernels",
+        paper=papers.HETEROSSFL,
+        equation="mean kernel",
+        printed="differs: cosines, so that clients with long rows have no larger weight; "
+                "equal weights",
+    ),
     Rule("ensemble", "the mean similarity of public images by the clients' models",
         "furlkit.aggregators.similarity:ensemble",
         reads="similarity",
@@ -958,6 +1020,51 @@ TEACHERS = named(
         paper=papers.FEDMATCH,
         equation="section 3.3",
         printed="as printed",
+    ),
+    Teacher("contrast", "contrast of two views of public images (NT-Xent)",
+        "furlkit.objectives.simclr:step",
+        lesson="furlkit.stages.distill.contrast:lesson",
+        options=(
+            Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
+            *PART,
+        ),
+        paper=papers.LWFEDSSL,
+        equation="server-side calibration",
+        printed="as printed in the abstract, with SimCLR's loss",
+    ),
+    Teacher("models", "the clients' models, weighted for every image",
+        "furlkit.objectives.mkd:Student",
+        lesson="furlkit.stages.distill.models:lesson",
+        file="MODEL...",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the contrast."),
+            Option("distillation", Number(0, 1), 0.9,
+                   "lambda, weight of the distillation; 1 - lambda weighs BYOL's loss."),
+            Option("ema", Number(0, 1), 0.99,
+                   "Share of the student's slow copy kept in a step."),
+            Option("query", Choice(("student", "teacher")), "student",
+                   "Row with a gradient in the contrast: the student's prediction; or the "
+                   "teachers' mixture (the authors' code)."),
+            Option("integration", Choice(("adaptive", "mean")), "adaptive",
+                   "Weights of the teachers: by attention, for every image; or equal."),
+            Option("adapter", Whole(1), 10, "k, width of the attention.",
+                   needs="integration=adaptive"),
+            Option("queue", Whole(1, 2**24), 1024, "Rows of earlier batches to repel."),
+            *PART,
+        ),
+        paper=papers.FEDMKD,
+        equation="adaptive knowledge integration",
+        printed="differs: the student is the query; `--query teacher` is the authors' "
+                "code; attention and queue start anew in a round",
+    ),
+    Teacher("anchor", "the global model's z, for a client's model",
+        "furlkit.objectives.mkd:anchored_step",
+        lesson="furlkit.stages.distill.anchor:lesson",
+        file="GLOBAL",
+        options=PART,
+        paper=papers.FEDMKD,
+        equation="global knowledge anchored alignment",
+        printed="differs: as in the authors' code, but the global model is in eval mode",
     ),
 )
 

@@ -71,9 +71,24 @@ FEDDECORR = Paper("FedDecorr", "https://arxiv.org/abs/2210.00226", 2022,
 FEDX = Paper("FedX", "https://arxiv.org/abs/2207.09158", 2022,
     "FedX: Unsupervised Federated Learning with Cross Knowledge Distillation",
     "Han, Sungwon and Park, Sungwon and Wu, Fangzhao and Kim, Sundong and Wu, Chuhan and Xie, Xing and Cha, Meeyoung")
+MAE = Paper("MAE", "https://arxiv.org/abs/2111.06377", 2021,
+    "Masked Autoencoders Are Scalable Vision Learners",
+    "He, Kaiming and Chen, Xinlei and Xie, Saining and Li, Yanghao and Dollár, Piotr and Girshick, Ross")
+MOON = Paper("MOON", "https://arxiv.org/abs/2103.16257", 2021,
+    "Model-Contrastive Federated Learning",
+    "Li, Qinbin and He, Bingsheng and Song, Dawn")
+HETEROSSFL = Paper("Hetero-SSFL", "https://arxiv.org/abs/2205.12493", 2022,
+    "Federated Self-supervised Learning for Heterogeneous Clients",
+    "Makhija, Disha and Ho, Nhat and Ghosh, Joydeep")
 FEDU2 = Paper("FedU2", "https://arxiv.org/abs/2403.16398", 2024,
     "Rethinking the Representation in Federated Unsupervised Learning with Non-IID Data",
     "Liao, Xinting and Liu, Weiming and Chen, Chaochao and Zhou, Pengyang and Yu, Fengyuan and Zhu, Huabin and Yao, Binhui and Wang, Tao and Zheng, Xiaolin and Tan, Yanchao")
+FEDMKD = Paper("FedMKD", "https://openreview.net/forum?id=Of4iNAIUSe", 2024,
+    "Resource-Aware Federated Self-Supervised Learning with Global Class Representations",
+    "Li, Mingyi and Zhang, Xiao and Wang, Qi and Liu, Tengfei and Wu, Ruofan and Wang, Weiqiang and Zhuang, Fuzhen and Xiong, Hui and Yu, Dongxiao")
+LWFEDSSL = Paper("LW-FedSSL", "https://arxiv.org/abs/2401.11647", 2024,
+    "LW-FedSSL: Resource-efficient Layer-wise Federated Self-Supervised Learning",
+    "Tun, Ye Lin and Thwal, Chu Myaet and Le, Huy Q. and Nguyen, Minh N. H. and Hong, Choong Seon")
 FEDPROTO = Paper("FedProto", "https://arxiv.org/abs/2105.00243", 2021,
     "FedProto: Federated Prototype Learning across Heterogeneous Clients",
     "Tan, Yue and Long, Guodong and Liu, Lu and Zhou, Tianyi and Lu, Qinghua and Jiang, Jing and Zhang, Chengqi")

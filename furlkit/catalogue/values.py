@@ -40,7 +40,7 @@ def resolved(
     if typed, or if a preset contradicts itself; a preset's option is ignored if the user
     typed the choice that excludes the option.
     """
-    entry, options = COMMANDS[command], COMMANDS[command].options
+    entry, options = COMMANDS[command], _chosen_options(command, given)
     values = dict(given)
 
     def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
@@ -72,6 +72,15 @@ def resolved(
     return values
 
 
+def _chosen_options(command: str, values: Mapping[str, Any]) -> dict[str, Option]:
+    """Options of a command by key; an option of several entries is the chosen entry's."""
+    found = dict(COMMANDS[command].options)
+    for family in COMMANDS[command].families:
+        chosen = entry_of(family.entries(), values[family.choice.key])
+        found |= {option.key: option for option in chosen.options}
+    return found
+
+
 def _other_option(word: str, options: Mapping[str, Option]) -> str:
     """End of a message: the option that papers call `word`, or an empty text."""
     name = our_name(word, {option.name for option in options.values()})
@@ -79,8 +88,9 @@ def _other_option(word: str, options: Mapping[str, Option]) -> str:
 
 
 def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
-    """Raise unless a file precedes START exactly if the teacher has a file."""
-    if len(sources) != bool(teacher.file):
+    """Raise unless the teacher's file, or files, precede START."""
+    several = teacher.file.endswith("...") and sources
+    if len(sources) != bool(teacher.file) and not several:
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
         raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
@@ -123,7 +133,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     default that depends on the inputs: the stage adds these values. For plugins of a
     chosen method, encoder or dataset the result has version and hash.
     """
-    options = COMMANDS[command].options
+    options, chosen = COMMANDS[command].options, _chosen_options(command, values)
     used = [(USED[key], values.get(key)) for key in USED]
     used += [
         ("furlkit.terms", term.name)
@@ -137,7 +147,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in options.items()
         if option.recorded and values.get(key) is not None
-        if not _unmet(option, options, values)
+        if not _unmet(chosen[key], chosen, values)
         if not (option.newer and values[key] == option.default)
     }
 

@@ -22,6 +22,8 @@ GLOSSARY = {
     "h": "output of the encoder, the representation to evaluate",
     "head": "small network on top of h for training: projector, predictor, classifier, "
     "clusters, ...",
+    "lidar": "number of dimensions that tell images from views of an image; higher is "
+    "better",
     "linear CKA": "similarity of the outputs of two models for given images, 0 to 1",
     "loss": "number minimised by training, the mean over an epoch's batches",
     "metrics": "JSON file with the scores of a model",
@@ -37,6 +39,8 @@ GLOSSARY = {
     "public images": "images for the server and every client",
     "rank": "effective rank: number of dimensions in use, from 1 (collapsed) to the width "
     "of z or h",
+    "rankme": "like rank, of rows that are neither centred nor of length 1; higher is "
+    "better",
     "recipe": "TOML file with the command lines of a whole system, for furlkit plan",
     "round": "clients train and upload, then the server aggregates",
     "spread": "variety of the outputs' directions: 0 (collapsed) to 1 (isotropic)",

@@ -19,8 +19,8 @@ from furlkit.catalogue.groups import (
 
 COMMAND = command("distill", "Train the server's model on public images, with a teacher.",
     """START is the global model of the last round, or a new model of any architecture. The
-    teacher's file, if the teacher has a file, precedes START. If START is a client's
-    model, the result is this client's model too, except with an ensemble. After an
+    teacher's files, if the teacher has files, precede START. If START is a client's
+    model, the result is this client's model too, except with an ensemble or models. After an
     interruption, the same command resumes and ends with the same bytes.
 
     \b
@@ -33,10 +33,15 @@ COMMAND = command("distill", "Train the server's model on public images, with a 
       furlkit distill exp/r001/probabilities.safetensors exp/r000/global.safetensors \\
           --teacher probabilities --data digits --epochs 5 \\
           -o exp/r001/global.safetensors
+      furlkit distill exp/r001/client_*.safetensors exp/r000/global.safetensors \\
+          --teacher models --data digits --epochs 5 -o exp/r001/global.safetensors
+      furlkit distill exp/r001/global.safetensors exp/r001/client_3.safetensors \\
+          --teacher anchor --data digits --epochs 1 -o exp/r001/aligned_3.safetensors
     """,
     Argument("sources",
-        File("ensemble|features", "ensemble|probabilities", "received"),
-        "[ENSEMBLE|PROBABILITIES]", required=False, several=True),
+        File("ensemble|features|checkpoint", "ensemble|probabilities|client|global",
+             "received"),
+        "[ENSEMBLE|PROBABILITIES|MODEL...]", required=False, several=True),
     Argument("model", File("checkpoint", "start"), "START"),
     group(IN_OUT,
         *data_options("Public images; with an ENSEMBLE, the images given to embed."),

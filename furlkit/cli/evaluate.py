@@ -141,9 +141,10 @@ _TEXTS = {
       furlkit evaluate angles exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/angles.json
     """,
-    "drift": """Alignment and uniformity of two augmented views; effective rank and spread of the
-    plain images; linear CKA between every two models. For images with labels, also the
-    share of false negatives, by number and by weight in a contrastive loss.
+    "drift": """Alignment, uniformity and LiDAR of two augmented views; effective rank, RankMe and
+    spread of the plain images; linear CKA and uniformity between every two models. For
+    images with labels, also the share of false negatives, by number and by weight in a
+    contrastive loss.
 
     \b
     Example:

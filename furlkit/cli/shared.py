@@ -249,8 +249,8 @@ class Command(click.Command):
             rows = [_row(options[key], shown[key]) for key in often[:TEN]]
             formatter.write_dl([*rows, HELP_ROW], col_max=26)
         with formatter.section(f"All {len(shown)} options are in --help-all"):
-            for group in self.entry.groups:
-                formatter.write_text(group.title)
+            for title in _short_titles([group.title for group in self.entry.groups]):
+                formatter.write_text(title)
 
     def _format_groups(
         self, shown: dict[str, click.Option], formatter: click.HelpFormatter
@@ -263,6 +263,18 @@ class Command(click.Command):
                 rows.append(HELP_ROW)
             with formatter.section(group.title):
                 formatter.write_dl(rows, col_max=26)
+
+
+def _short_titles(titles: list[str]) -> list[str]:
+    """Merge titles of one choice: --update fedema, --update dum -> --update fedema, dum."""
+    short: list[str] = []
+    for title in titles:
+        flag, _, name = title.partition(" ")
+        if flag.startswith("--") and short and short[-1].startswith(f"{flag} "):
+            short[-1] += f", {name}"
+        else:
+            short.append(title)
+    return short
 
 
 def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:

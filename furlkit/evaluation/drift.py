@@ -47,6 +47,23 @@ def uniformity(x: Tensor, t: float = 2.0) -> float:
     return float((total / pairs).log())
 
 
+def uniformity_between(x: Tensor, y: Tensor, t: float = 2.0) -> float:
+    """log E exp(-t |f(a) - g(b)|^2) over different images a, b; x = f, y = g (n, d).
+
+    Row i of x and y belongs to image i. Equal models give `uniformity`; a smaller value
+    than the uniformity of both models shows clients in different regions of the sphere.
+    """
+    check_pair(x, y)
+    _check_many(x)
+    u, v = F.normalize(x, dim=1), F.normalize(y, dim=1)
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
+    for start, rows in _blocks(u):
+        weights = (-t * (2 - 2 * rows @ v.T).clamp_(min=0)).exp()  # (B, n)
+        weights.diagonal(start).zero_()
+        total += weights.sum(dtype=torch.float64)
+    return float((total / (len(x) * (len(x) - 1))).log())
+
+
 def false_negative_ratio(labels: Tensor) -> float:
     """Share of the ordered pairs of different images with equal labels.
 

@@ -147,8 +147,6 @@ class Exchange(Protocol):
     carried: tuple[str, ...] = ()
     # First words of the names of the memory that `finish` returns.
     memory: tuple[str, ...] = ()
-    # The private file keeps the weights of the round, `last` in the next round.
-    keeps_last: bool = False
 
     def __init__(self, values: Values) -> None:
         """Read the options; raise a UsageError for contradictory options."""
@@ -165,6 +163,10 @@ class Exchange(Protocol):
 
     def kept_tensors(self, setup: Setup) -> set[str]:
         """Names of the learner's tensors that stay at the client, of any part."""
+        return set()
+
+    def unsent_tensors(self, setup: Setup) -> set[str]:
+        """Names of the net's tensors that the client neither trains, sends nor keeps."""
         return set()
 
     def new_parts(self, client: ClientId, start: Tensors) -> Tensors:

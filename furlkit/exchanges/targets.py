@@ -4,16 +4,14 @@ from typing import Any
 
 import torch
 
-from furlkit.data.batches import Batch, Images
-from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.exchanges.exchange import Client, Exchange, Setup, Values
+from furlkit.exchanges.public import public_batches, public_source
 from furlkit.files.targets import read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import z_width
-from furlkit.training.loop import positions
 
 
 class Targets(Exchange):
@@ -27,8 +25,7 @@ class Targets(Exchange):
                 "targets"
             )
         self.active, self.inputs = bool(self._path), (self._path, data)
-        place = {key: values[key] for key in ("data_root", "download", "cache")}
-        self._data = Source(data or "", **place, split=values["align_split"])
+        self._data = public_source(values, "align")
 
     def open(self, setup: Setup) -> None:
         z_width(setup.model)
@@ -41,16 +38,8 @@ class Targets(Exchange):
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         setup, targets = self._setup, self._targets
-        view, order = setup.plain_view(setup.channels_last), (*client.purpose, "align")
-        pixels = self._public.images
-        images = Images(pixels, None, targets.index, view, setup.device)
-
-        def batch_of(step: int, size: int) -> Batch:
-            # Every pass over the set has a new random order, without an incomplete last
-            # batch. Plain images draw nothing from the generator.
-            index = positions(images, size, order, step)
-            return images.batch(index, torch.Generator(), step)
-
+        order = (*client.purpose, "align")
+        public = public_batches(setup, self._public, targets.index, order)
         both = (torch.from_numpy(rows).float() for rows in (targets.h, targets.z))
         h, z = (rows.to(setup.device) for rows in both)
-        return {"public": batch_of, "h_align": h, "z_align": z}
+        return {"public": public, "h_align": h, "z_align": z}

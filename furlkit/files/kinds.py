@@ -10,8 +10,8 @@ class FileKind(NamedTuple):
     sizes of tensors, and words that reports/explain.py adds. `joined` replaces `sentence`
     for rows of several clients. `plain` avoids technical words, for `inspect --outgoing`.
     `stays` is the reason why the file must not leave a site; otherwise empty. `reveals`
-    chooses the findings of reports/outgoing.py: "weights", "rows" or "answers" of a
-    network. `per_image` names the tensor with a row per image.
+    chooses the findings of reports/outgoing.py: "weights", "rows", "answers" or "moments"
+    of a network. `per_image` names the tensor with a row per image.
     """
 
     name: str
@@ -36,6 +36,7 @@ KINDS = {
             "correlations",
             "correlations of z over images, {R} values, after round {round}",
             plain="mean products of a neural network's outputs over the images of a site",
+            reveals="moments",
         ),
         FileKind(
             "dataset",
@@ -101,6 +102,8 @@ KINDS = {
             "similarity",
             "{matrix} values, every image with {others}, {origin}",
             plain="similarities between images, computed by a neural network",
+            joined="{matrix} values, mean cosines of {examples} images by the models of "
+            "{owners} after round {round}",
             reveals="answers",
             per_image="matrix",
         ),

@@ -18,7 +18,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
-from furlkit.files.features import FeatureFacts
+from furlkit.files.features import FeatureFacts, open_table
 from furlkit.files.gram import find_impossible, known_together, sampled_places
 
 STEP = 127
@@ -78,6 +78,11 @@ def write_similarity(
 def kept_of(percent: float, n: int) -> int:
     """Number of cosines in `percent` percent of a row of n, at least 1."""
     return min(n, max(1, math.ceil(percent * n / 100)))
+
+
+def read_similarity(path: Path) -> Similarity:
+    """Read and check a similarity file; see `similarity_of`."""
+    return similarity_of(*open_table(path, "similarity", "matrix"))
 
 
 def similarity_of(

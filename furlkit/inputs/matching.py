@@ -22,6 +22,7 @@ from furlkit.models.loading import architecture_of, full_architecture
 if TYPE_CHECKING:
     from furlkit.files.ensemble import Ensemble
     from furlkit.files.features import Features
+    from furlkit.files.similarity import Similarity
 
 SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
@@ -173,7 +174,7 @@ def check_private(private: Private, model: Checkpoint, used: bool) -> None:
 
 
 def check_images(
-    file: "Targets | Ensemble | Features", images: ImageSet, cure: str
+    file: "Targets | Ensemble | Features | Similarity", images: ImageSet, cure: str
 ) -> None:
     """Check that the rows of a file are of these images; `cure` is the advice."""
     if difference := same_dataset(file.facts.dataset, images.fingerprint):

@@ -1,6 +1,6 @@
 """Traffic of clients: counted from the headers of a run's files, or planned ahead.
 
-A file was sent if the server's `aggregate` read it, and received if a client's
+A file was sent if the server's `aggregate` or `distill` read it as a client's, and received if a client's
 `local-train` or `distill` read it. Weights that stay at a client (FLESD) do not count.
 """
 
@@ -23,6 +23,7 @@ from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
+SERVER = ("aggregate", "distill")  # Stages that read uploads.
 UNKNOWN = ""  # The content of what a training received that left no file.
 # Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
@@ -101,7 +102,7 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:
     made = (file for file in files.values() if file.kind != "server")
-    servers = [file for file in made if file.stage == "aggregate"]
+    servers = [file for file in made if file.stage in SERVER]
     first: dict[str, int] = {}
     for server in sorted(servers, key=lambda file: file.facts["round"]):
         for role, content in server.inputs.items():

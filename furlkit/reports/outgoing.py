@@ -59,6 +59,13 @@ STATISTICS = Finding(
     "resemble the training images have been synthesised with their help.",
     ("Yin et al. 2020, Dreaming to Distill (DeepInversion), CVPR",),
 )
+MOMENTS = Finding(
+    "The matrix is a mean over the site's images. The server knows the network: the "
+    "matrix of a single image gives the network's output for this image, and the matrix "
+    "of few images the space that their outputs span. Images have been synthesised from "
+    "means of a network's outputs. --correlations-noise adds noise.",
+    ("Yin et al. 2020, Dreaming to Distill (DeepInversion), CVPR",),
+)
 CLASSIFIER = Finding(
     "From a classifier's outputs, recognisable images have been made of classes that "
     "are a single person.",
@@ -135,7 +142,7 @@ def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
     if reveals == "rows":
         mixed = "instahide" in str(facts.get("share_rows"))
         return [INVERSION, *([INSTAHIDE] if mixed else [])]
-    return []
+    return [MOMENTS] if reveals == "moments" else []
 
 
 def told(header: Header) -> dict[str, Any]:

@@ -150,6 +150,7 @@ def _train(inputs: Inputs) -> Epoch:
         images=Images(inputs.images.images, None, inputs.index, view, device),
         plan=options.plan,
         purpose=(options.seed, "pretrain-align"),
+        pairs=objective.pairs,
     )
     every = options.execution.save_every
     return training.run_jobs(

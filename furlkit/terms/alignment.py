@@ -8,10 +8,12 @@ Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-14
 No row is normalised.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from furlkit.terms.proximal import squared_distance
 
@@ -32,20 +34,26 @@ def alignment_loss(
     return total / len(h_u) if reduction == "mean" else total
 
 
+@contextmanager
+def eval_mode(net: nn.Module) -> Iterator[None]:
+    """Eval mode for public images: BatchNorm's statistics describe private images."""
+    # Restore modes one by one: frozen parts were in eval mode before.
+    training = [module for module in net.modules() if module.training]
+    net.eval()
+    yield
+    for module in training:
+        module.training = True
+
+
 def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:
     """h and z of public images in eval mode, with gradients.
 
     The alignment model computed its targets in eval mode, so only eval mode gives a
-    term of 0 at its weights. BatchNorm's running statistics keep describing private
-    images.
+    term of 0 at its weights.
     """
-    # Restore modes one by one: frozen parts were in eval mode before.
-    training = [module for module in net.modules() if module.training]
-    net.eval()
-    h = net.encoder(images)
-    z = net.projector(h)
-    for module in training:
-        module.training = True
+    with eval_mode(net):
+        h = net.encoder(images)
+        z = net.projector(h)
     # Squared differences need more digits than mixed precision has.
     with torch.autocast(h.device.type, enabled=False):
         return h.float(), z.float()

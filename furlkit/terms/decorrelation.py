@@ -10,9 +10,10 @@ Federated Learning", ICLR 2023, the regulariser L_FedDecorr.
     beta / d^2 ||K||_F^2
 
 The paper was not at hand; the form follows quotations and the authors' code. The code
-takes the mean over the off-diagonal values of (h^T h)^2 / N, h standardised, which is N
-times the mean of K^2: `--decorrelation-form code`. The diagonal of K is constant, so
-the two gradients differ by a factor only: N d / (d - 1).
+takes the mean over the off-diagonal values of (h^T h)^2 / N, h standardised by the
+unbiased variance, which is (N - 1)^2 / N times the mean of K^2: `--decorrelation-form
+code`. The diagonal of K is constant, so the two gradients differ by a factor only:
+(N - 1)^2 d / (N (d - 1)).
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ def standardised(h: Tensor) -> Tensor:
 
 
 def decorrelation_loss(h: Tensor, form: str = "paper") -> Tensor:
-    """||K||_F^2 / d^2 (paper), or N times the mean of the off-diagonal K^2 (code)."""
+    """||K||_F^2 / d^2 (paper), or (N - 1)^2 / N times the mean off-diagonal K^2 (code)."""
     if form not in FORMS:
         raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
     x = standardised(h)
@@ -43,7 +44,7 @@ def decorrelation_loss(h: Tensor, form: str = "paper") -> Tensor:
     if form == "paper":
         return total / d**2
     diagonal = x.square().mean(dim=0).square().sum()
-    return N * (total - diagonal) / max(d * (d - 1), 1)
+    return (N - 1) ** 2 / N * (total - diagonal) / max(d * (d - 1), 1)
 
 
 def decorrelation(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from furlkit.data.batches import Batch, Images, Positions, prefetch
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.quality import quality
 from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
@@ -41,6 +42,7 @@ class Job:
     to the learner's losses. `begin` is called before the first step, but not when a
     training is resumed. `where` goes into every line of the journal; `steps_before` is
     added to the journal's steps. `may_collapse` suppresses the warning about a collapse.
+    `pairs`: the objective compares two views of every image, first views first.
     """
 
     title: str
@@ -53,6 +55,7 @@ class Job:
     where: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
     may_collapse: bool = False
+    pairs: bool = False
 
     @property
     def epoch_steps(self) -> int:
@@ -125,7 +128,8 @@ class Epoch(NamedTuple):
     `terms` has the meters of terms with a separate forward pass, by name, and `measures`
     the extra measures of the learner. With --steps the last epoch may be shorter. `clock`
     has the mean seconds of a step, the share of time for gathering images, and on a GPU
-    the peak memory.
+    the peak memory. `quality` has RankMe and uniformity of the last step's rows, and the
+    alignment of two views.
     """
 
     epoch: int
@@ -138,11 +142,13 @@ class Epoch(NamedTuple):
     measures: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
     terms: dict[str, dict[str, float]] | None = None
     clock: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+    quality: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
 
     def facts(self) -> dict[str, Any]:
-        """The fields by name, with the learner's measures and the clock."""
+        """The fields by name, with the learner's measures, the clock and the quality."""
         own = {k: v for k, v in self._asdict().items() if v is not None}
-        return {**own.pop("measures"), **own.pop("clock"), **own}
+        more = own.pop("quality")
+        return {**own.pop("measures"), **own.pop("clock"), **more, **own}
 
     def meters(self) -> dict[str, Meter]:
         """Collapse meters by the name of the term; "" for the objective."""
@@ -200,7 +206,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
-                ended = _finish_epoch(state, compared, lr, steps, len(index.cpu))
+                ended = _finish_epoch(state, compared, lr, job, len(index.cpu))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
@@ -259,7 +265,8 @@ class Trainer:
         self.learner.train()
         for name, module in self.learner.named_modules():
             # In eval mode BatchNorm leaves the statistics of frozen parts alone.
-            if name and not _trains(name, parts):
+            frozen = getattr(module, "frozen", False)
+            if frozen or (name and not _trains(name, parts)):
                 module.training = False
         weights = {k: p for k, p in self._trained.items() if p.requires_grad}
         self.optimiser = _optimiser(weights, self.plan)
@@ -420,8 +427,9 @@ def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> No
 
 
 def _finish_epoch(
-    state: _State, compared: dict[str, Tensor], lr: float, steps: int, batch_size: int
+    state: _State, compared: dict[str, Tensor], lr: float, job: Job, batch_size: int
 ) -> Epoch:
+    steps = job.epoch_steps
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
     losses = {name: float(value) / taken for name, value in state.sums.items()}
     for name, value in losses.items():
@@ -436,7 +444,9 @@ def _finish_epoch(
     clock = {"step_seconds": seconds / taken, "input_share": share}
     clock |= _peak_memory(next(iter(compared.values())).device)
     state.sums, state.seconds, state.input_seconds = {}, 0.0, 0.0
-    return Epoch(epoch, state.step, losses, lr, *own, rate, terms=terms, clock=clock)
+    more = quality(compared[""], job.pairs)
+    where = (epoch, state.step, losses, lr)
+    return Epoch(*where, *own, rate, terms=terms, clock=clock, quality=more)
 
 
 def _peak_memory(device: torch.device) -> dict[str, float]:

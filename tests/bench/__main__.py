@@ -27,6 +27,7 @@ from tests.bench import (
     sign,
     startup,
     step,
+    terms,
 )
 
 BENCHMARKS = {
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "plan": plan.run,
     "clients": clients.run,
     "step": step.run,
+    "terms": terms.run,
     "mapped": mapped.run,
     "fedca": fedca.run,
     "fcl": fcl.run,

@@ -64,7 +64,9 @@ def test_help_of_many_options_shows_ten_of_them_and_the_titles_of_all(run):
     assert {"client", "data", "output", "preset", "objective", "epochs"} <= {*flags}
     words = " ".join(titles.split())
     for group in COMMANDS["local-train"].groups:
-        assert group.title in words
+        flag, _, name = group.title.partition(" ")
+        assert (name if flag.startswith("--") else group.title) in words
+    assert "--update fedema, dum, astw" in words
     assert len(text.splitlines()) < 80 < len(run("local-train", "--help-all").out) / 100
 
 
@@ -221,6 +223,16 @@ def test_a_preset_s_own_is_dropped_where_its_choice_is_made_by_hand(
     assert found == resolved(name, given(name, **choice), choice.keys(), ())
     with pytest.raises(UsageError, match="does not apply"):
         resolved(name, values, (), {*choice, *preset})
+
+
+def test_needs_of_a_shared_option_are_the_needs_of_the_chosen_entry():
+    """--lr of the rule eua needs --length code; --lr of fedavgm needs nothing."""
+    values = {"rule": "fedavgm", "lr": 0.5}
+    found = resolved("aggregate", given("aggregate", **values), values.keys(), ())
+    assert found["lr"] == 0.5 and recorded("aggregate", found)["lr"] == 0.5
+    values = {"rule": "eua", "lr": 0.5}
+    with pytest.raises(UsageError, match="--lr does not apply to --length mean"):
+        resolved("aggregate", given("aggregate", **values), values.keys(), ())
 
 
 def test_a_preset_of_aggregate_has_options_of_several_rules():

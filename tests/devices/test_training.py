@@ -16,7 +16,8 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, view_of
 from furlkit.objectives.similarity import Distiller
 from tests.device import device
-from tests.exchanged import FAST, model_of, term_words
+from tests.exchanged import DATA, FAST, model_of, term_words
+from tests.helpers import furlkit
 
 CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0)
 SECOND = ("local-train", "p", "g1", *FAST, "--client", 0)  # Its second round.
@@ -49,6 +50,14 @@ def cases(entries):
 def test_an_objective_never_waits_for_the_device(trained, name, more):
     counter = trained(*CLIENT, "--objective", name, *more, *KEPT)
     assert counter.copies, "nothing was counted"
+
+
+def test_a_vision_transformer_hides_patches_on_the_device(trained, tmp_path):
+    pytest.importorskip("timm")
+    net = ("--encoder", "timm:test_vit", "--image-size", 32, "--patches", "16,16")
+    choice, model = ("--objective", "mae"), tmp_path / "vit"
+    assert furlkit("init", *DATA, *net, *choice, "-o", model) == 0
+    trained("local-train", "p", model, *FAST, "--client", 0, *choice)
 
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))
@@ -94,6 +103,19 @@ def test_an_own_model_never_waits_for_the_device(trained, name, more):
 
 def test_a_client_keeps_norms_of_the_device(trained):
     trained(*CLIENT, "--keep-norms", *KEPT)
+
+
+def test_layers_are_frozen_on_the_device(trained):
+    trained(*CLIENT, "--train-layers", "conv3,bn3", "--objective", "byol", *KEPT)
+
+
+def test_correlations_are_shared_and_used_on_the_device(trained):
+    spectral = ("--objective", "spectral", "--correlations", "R", "--private", "s_0")
+    trained(*SECOND, *spectral, "--correlations-out", "OUT/R", *KEPT)
+
+
+def test_images_are_assigned_to_centroids_on_the_device(trained):
+    trained(*SECOND, "--objective", "orchestra", "--centroids", "z", *KEPT)
 
 
 @pytest.mark.parametrize("personal", ["apfl", "ditto"])
@@ -198,6 +220,7 @@ def test_mapped_public_images_travel_with_those_of_the_client(
 TEACHERS = {
     "ensemble": ("rows", "g0"), "self": ("g1", "--confidence", 0.12),
     "probabilities": ("probabilities", "g0"), "labels": ("g0",),
+    "models": ("c_0", "c_1", "g0"), "anchor": ("g1", "c_0"), "contrast": ("g0",),
 }  # fmt: skip
 ANCHORS = ("--anchors", 64)
 

@@ -11,6 +11,7 @@ from furlkit.evaluation.drift import (
     false_negative_ratio,
     false_negative_weight,
     uniformity,
+    uniformity_between,
 )
 
 
@@ -48,6 +49,24 @@ def test_alignment_and_uniformity_match_loops():
     others = [(i, j) for i in range(12) for j in range(12) if i != j]
     mean = sum(math.exp(-2 * square(u[i], u[j])) for i, j in others) / len(others)
     assert uniformity(x) == pytest.approx(math.log(mean), rel=1e-12)
+
+
+def test_uniformity_between_models_matches_loops(monkeypatch):
+    x, y = gaussian(12, 5), gaussian(12, 5, 1)
+    u, v = units(x), units(y)
+    others = [(i, j) for i in range(12) for j in range(12) if i != j]
+    mean = sum(math.exp(-2 * square(u[i], v[j])) for i, j in others) / len(others)
+    assert uniformity_between(x, y) == pytest.approx(math.log(mean), rel=1e-12)
+    assert uniformity_between(y, x) == pytest.approx(math.log(mean), rel=1e-12)
+    monkeypatch.setattr(drift, "BLOCK", 36)  # Blocks of three rows.
+    assert uniformity_between(x, y) == pytest.approx(math.log(mean), rel=1e-12)
+
+
+def test_uniformity_between_equal_and_opposite_models():
+    x = gaussian(12, 5)
+    assert uniformity_between(x, x) == pytest.approx(uniformity(x))
+    same = gaussian(1, 5).expand(6, 5)
+    assert uniformity_between(same, -same) == pytest.approx(-8)
 
 
 def test_false_negative_weight_matches_loops():

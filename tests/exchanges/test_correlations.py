@@ -1,5 +1,7 @@
 """FedSC by the command line: two rounds in which clients share correlations."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from furlkit.files.correlations import read_correlations
 from furlkit.files.features import read_features
 from furlkit.files.private import read_private
 from furlkit.files.progress import ProgressFile
+from furlkit.reports.ledger import read_ledger
 from tests.helpers import digest, epoch_losses, furlkit, save_digits
 
 FEDSC = ("--objective", "spectral", "--norm-bound", 1.5)
@@ -106,6 +109,24 @@ def test_shared_correlations_are_made_again_by_replay(folder, run, tmp_path):
     words = ("replay", folder / "R2_1", "--depth", 1, *among, "--run")
     outcome = run(*words, "--into", tmp_path)
     assert outcome.code == 0 and "same bytes" in outcome.out
+
+
+def test_inspect_and_ledger_know_correlations(folder, run, tmp_path):
+    assert "correlations of z over images" in run("inspect", folder / "R1_1").out
+    assert "4 x 4 values, after round 1" in run("inspect", folder / "R1").out
+    outgoing = run("inspect", "--outgoing", "--json", folder / "R1_1")
+    about = json.loads(outgoing.out)
+    assert about["numbers"] == 16 and about["told"]["client"] == 1, about
+    assert "a single image" in about["recoverable"][0]["what"]
+    kept = run("inspect", "--outgoing", folder / "k1_1")
+    assert kept.code == 65  # A private file does not leave the client.
+    for name in ("u1_0", "R1_0", "R1", "u2_0", "R2_0", "R2", "g1"):
+        copy = tmp_path / f"{name}.safetensors"
+        copy.write_bytes((folder / name).read_bytes())
+    transfers = read_ledger([tmp_path]).transfers
+    ways = {(t.client, t.round, t.direction, t.role) for t in transfers}
+    assert (0, 1, "sent", "upload") in ways
+    assert (0, 2, "received", "correlations") in ways
 
 
 @pytest.mark.parametrize(

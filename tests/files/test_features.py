@@ -4,8 +4,7 @@ import pytest
 from furlkit.errors import InputError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, read_features, write_features
-from furlkit.files.similarity import write_similarity
-from tests.helpers import read_similarity
+from furlkit.files.similarity import read_similarity, write_similarity
 
 FACTS = FeatureFacts("h", {"examples": 9}, "all", client=1, round=2, examples=3)
 PROVENANCE = Provenance("embed", {}, None, {"model": "a" * 64})

@@ -7,8 +7,7 @@ from furlkit.errors import InputError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.gram import find_impossible, known_together, sampled_places
-from furlkit.files.similarity import write_similarity
-from tests.helpers import read_similarity
+from furlkit.files.similarity import read_similarity, write_similarity
 
 ENCODINGS = ("float32", "float16", "int8")
 PROVENANCE = Provenance("embed", {}, None, {"model": "a" * 64})

@@ -6,8 +6,7 @@ from furlkit.files import gram, similarity
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
-from furlkit.files.similarity import write_similarity
-from tests.helpers import read_similarity
+from furlkit.files.similarity import read_similarity, write_similarity
 
 N, K = 30, 4
 FACTS = FeatureFacts("z", {"examples": 90}, "public", client=1, round=2, examples=N)

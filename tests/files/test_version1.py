@@ -19,8 +19,8 @@ from furlkit.files.features import read_features
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
+from furlkit.files.similarity import read_similarity
 from furlkit.files.targets import read_targets
-from tests.helpers import read_similarity
 
 OLD = Path(__file__).parent / "version1"
 DIGITS = ("--data", "digits")

@@ -8,7 +8,16 @@ from torch import nn
 
 from furlkit import catalogue
 from furlkit.models.heads import Prototypes
-from furlkit.objectives import barlow, byol, dino, moco, simclr, simsiam, vicreg
+from furlkit.objectives import (
+    barlow,
+    byol,
+    dino,
+    moco,
+    simclr,
+    simsiam,
+    spectral,
+    vicreg,
+)
 from furlkit.objectives.barlow import barlow_loss
 from furlkit.objectives.byol import byol_loss
 from furlkit.objectives.dino import dino_loss, teacher_probabilities
@@ -16,6 +25,7 @@ from furlkit.objectives.learner import Stateless
 from furlkit.objectives.moco import moco_loss
 from furlkit.objectives.simclr import normalise, nt_xent
 from furlkit.objectives.simsiam import simsiam_loss
+from furlkit.objectives.spectral import bounded, spectral_loss
 from furlkit.objectives.vicreg import Weights, vicreg_loss
 
 WEIGHTS = ("invariance_weight", "variance_weight", "covariance_weight")
@@ -63,6 +73,7 @@ def learner_of(name, net):
         "simclr": partial(simclr.step, temperature=0.2, form="full"),
         "simsiam": simsiam.step,
         "barlow": partial(barlow.step, redundancy=0.1),
+        "spectral": partial(spectral.step, norm_bound=2.0, intra_weight=1.0),
         "vicreg": partial(vicreg.step, **dict(zip(WEIGHTS, (3, 2, 1), strict=True))),
     }[name]
     return Stateless(net, step)
@@ -114,6 +125,7 @@ def test_each_view_is_changed_as_its_own_and_the_loss_is_the_objective_s(name):
             s, teacher_probabilities(s, s.new_zeros(4), 0.04), 0.1
         ),
         "barlow": lambda: barlow_loss(z_1, z_2, 0.1),
+        "spectral": lambda: spectral_loss(bounded(z_1, 2.0), bounded(z_2, 2.0)),
         "vicreg": lambda: vicreg_loss(z_1, z_2, Weights(3, 2, 1)),
     }[name]()
     found = learner.step(Batch()).again(moved)

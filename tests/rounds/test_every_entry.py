@@ -16,7 +16,10 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from tests.helpers import furlkit, round_0
 
-NET = ("--width", 0.02, "--projector", "8,4", "--head", "classifier", "--classes", 10)
+NET = (
+    *("--width", 0.02, "--projector", "8,4", "--predictor", "8,4"),
+    *("--head", "predictor", "--head", "classifier", "--classes", 10),
+)
 DIGITS = ("--data", "digits")
 MODELS = ("u0.st", "u1.st")
 ROWS = ("f0.st", "f1.st")
@@ -27,6 +30,7 @@ RULES = {
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
     "correlations": ("r0.st", "r1.st"),
+    "kernels": ("h0.st", "h1.st"),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
 }  # fmt: skip
@@ -35,6 +39,9 @@ TEACHERS = {
     "self": ("g.st",),
     "probabilities": ("c.st", "g.st"),
     "labels": ("g.st",),
+    "contrast": ("g.st",),
+    "models": (*MODELS, "g.st"),
+    "anchor": ("g.st", "u0.st"),
 }
 FEW = ("--epochs", 1)
 PROTOCOLS = {

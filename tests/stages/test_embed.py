@@ -10,8 +10,9 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
+from furlkit.files.similarity import read_similarity
 from furlkit.models.loading import load_net
-from tests.helpers import furlkit, read_similarity, round_0
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")

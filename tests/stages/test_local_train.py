@@ -98,6 +98,8 @@ def test_the_journal_has_a_line_for_every_epoch(train):
     assert second["step"] == 18 and second["samples_per_second"] > 0
     assert first["lr"] == pytest.approx(0.002 * (1 + np.cos(np.pi * 8 / 18)))
     assert 0 < first["spread"] < 1.5 and 1 < first["effective_rank"] <= 8
+    assert 1 < first["rankme"] <= 8 and 0 < first["alignment"] < 4
+    assert -8 <= first["uniformity"] < 0
 
 
 def test_labels_never_reach_an_unsupervised_training(train, tmp_path):

@@ -296,3 +296,12 @@ def test_a_term_needs_heads_and_views_of_the_objective(
     monkeypatch.setitem(catalogue.TERMS, "proximal", entry)
     message = refused(2, "--proximal", 0.1, "--objective", objective)
     assert "--proximal" in message and objective in message and word in message
+
+
+def test_a_term_with_weights_of_the_last_round_needs_a_private_file(
+    refused, monkeypatch
+):
+    entry = replace(catalogue.TERMS["proximal"], inputs=("received", "last"))
+    monkeypatch.setitem(catalogue.TERMS, "proximal", entry)
+    message = refused(2, "--proximal", 0.1)
+    assert "--proximal" in message and "--private-out" in message

@@ -26,7 +26,7 @@ def test_the_loss_matches_loops(n, d):
     K = [[correlation(a, b) for b in columns] for a in columns]
     total = sum(value**2 for row in K for value in row)
     assert float(decorrelation_loss(h)) == pytest.approx(total / d**2, rel=1e-6)
-    off = n * (total - d) / (d * (d - 1))
+    off = (n - 1) ** 2 / n * (total - d) / (d * (d - 1))
     assert float(decorrelation_loss(h, "code")) == pytest.approx(off, rel=1e-6)
 
 
@@ -36,7 +36,9 @@ def test_known_values():
     assert float(decorrelation_loss(apart)) == pytest.approx(2 / 4)  # K is the identity
     assert float(decorrelation_loss(equal)) == pytest.approx(1)
     assert float(decorrelation_loss(apart, "code")) == pytest.approx(0, abs=1e-6)
-    assert float(decorrelation_loss(equal, "code")) == pytest.approx(4)  # N
+    assert float(decorrelation_loss(equal, "code")) == pytest.approx(
+        9 / 4
+    )  # (N - 1)^2 / N
 
 
 def test_scale_and_origin_of_a_column_do_not_matter():
@@ -52,7 +54,7 @@ def test_the_gradients_of_both_forms_differ_by_a_factor():
         h = rows(5, 3).requires_grad_()
         decorrelation_loss(h, form).backward()
         gradients.append(h.grad)
-    factor = 5 * 3 / (3 - 1)  # N d / (d - 1)
+    factor = 4**2 / 5 * 3 / (3 - 1)  # (N - 1)^2 d / (N (d - 1))
     torch.testing.assert_close(
         factor * gradients[0], gradients[1], rtol=1e-4, atol=1e-7
     )

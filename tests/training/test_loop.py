@@ -199,6 +199,8 @@ def test_events_are_steps_and_epochs_with_mean_losses():
     assert second.losses["more"] == pytest.approx(losses[2] + losses[3])
     assert second.lr == pytest.approx(5e-4 * (1 + math.cos(math.pi * 0.75)))
     assert second.samples_per_second > 0 and 1 <= second.effective_rank <= 4
+    assert second.quality.keys() == {"rankme", "uniformity"}
+    assert second.quality.items() <= second.facts().items()
 
 
 def test_a_term_may_give_a_pass_of_its_own_which_the_meter_sees():

@@ -12,6 +12,7 @@ MODULES = {
     "rows": "rows",
     "counted rows": "centroids",
     "correlations": "correlations",
+    "kernels": "kernels",
     "similarity": "similarities",
     "probabilities": "probabilities",
 }

@@ -12,8 +12,13 @@ import numpy as np
 from furlkit import catalogue, console
 from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
-from furlkit.errors import FurlkitError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.checkpoint import (
+    Checkpoint,
+    CheckpointFacts,
+    open_checkpoint,
+    read_checkpoint,
+)
 from furlkit.files.clients import ClientId
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
@@ -90,6 +95,7 @@ def _combined(
     """Apply the rule to these clients and write; raise if an inbox file changed."""
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
+    complete = settings.pop("complete", False)
     _check_report(options, report, staleness)
     members = read_members(options.members) if options.members else None
     clients = capped(clients, partition, members)
@@ -117,11 +123,14 @@ def _combined(
         inputs["partition"] = partition.content
     if model and (rule.parent or state):  # A report does not change the result.
         inputs["parent"] = model.content
+    start = _start(options, newest[0]) if complete else None
+    if start:
+        inputs["parent"] = start.content
     if state:
         inputs["state"] = state.content
     provenance = replace(provenance, inputs=inputs)
     function = partial(catalogue.load(rule.function), **settings)
-    job = _Job(function, clients, shares, entries, model, held, state)
+    job = _Job(function, clients, shares, entries, model, held, state, start)
     return _made(options, job, facts, provenance, report)
 
 
@@ -191,7 +200,7 @@ def _made(
         with job.uploads() as uploads:
             pieces, _ = job.apply(uploads, uploads.state)
             tensors = _checked(options, uploads, job.entries, pieces)
-            data["content"] = write(options.output, tensors, header)
+            data["content"] = write(options.output, {**tensors, **job.unsent}, header)
     return line, data
 
 
@@ -243,7 +252,7 @@ class _Job(NamedTuple):
     """Uploads to combine and the rule.
 
     `entries`: tensors of the result; `held`: tensors of the next state, in the order of
-    the files; `state`: the previous state.
+    the files; `state`: the previous state; `start`: the model that completes the result.
     """
 
     rule: Callable[..., Any]
@@ -253,6 +262,14 @@ class _Job(NamedTuple):
     parent: Container | None
     held: list[Entry]
     state: Container | None
+    start: Checkpoint | None
+
+    @property
+    def unsent(self) -> dict[str, np.ndarray]:
+        """Tensors of the start that no upload has."""
+        own = {entry.name for entry in self.entries}
+        start = self.start.tensors if self.start else {}
+        return {name: array for name, array in start.items() if name not in own}
 
     @contextmanager
     def uploads(self) -> "Iterator[_Uploads]":
@@ -276,6 +293,21 @@ class _Job(NamedTuple):
 def _entries(client: Client, statistics: bool) -> list[Entry]:
     entries = client.opened.entries
     return [e for e in entries if statistics or not is_batchnorm_statistic(e.name)]
+
+
+def _start(options: UploadOptions, client: Client) -> Checkpoint:
+    """Read the model of --parent for --complete; it must be the start of the clients."""
+    if options.parent is None:
+        raise UsageError(
+            "--complete: give the global model of the clients' round, --parent CHECKPOINT"
+        )
+    start = read_checkpoint(options.parent)
+    if start.content != client.facts.parent:
+        raise InputError(
+            f"{start.path}: is not the model from which {client.path} started; give the "
+            "global model of the last round"
+        )
+    return start
 
 
 def _check_report(

@@ -1,6 +1,6 @@
 """aggregate --rule ensemble: combined similarities of the clients' models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def _sampled(client: Upload, places: np.ndarray) -> np.ndarray:
     if isinstance(client, Features):
         unit = unit_rows(client.rows[places])
         return unit @ unit.T
-    block = _cosines(client)
+    block = cosine_rows(client)
     return np.concatenate([block(slice(i, i + 1))[:, places] for i in places])
 
 
@@ -145,7 +145,7 @@ def _write_parts(
 def _write_matrix(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
 ) -> str:
-    index, parts = clients[0].index, [_cosines(client) for client in clients]
+    index, parts = clients[0].index, [cosine_rows(client) for client in clients]
     ensemble = load(RULES["ensemble"].function)
     # A trimmed mean holds the rows of all clients at once.
     step = BLOCK if facts.trim is None else max(1, BLOCK // len(clients))
@@ -162,7 +162,7 @@ def _write_matrix(
     return write_similarity(output, blocks(), index, facts, provenance, kind="ensemble")
 
 
-def _cosines(client: Upload):
+def cosine_rows(client: Upload) -> Callable[[slice], np.ndarray]:
     """Return a function from a slice of rows to these rows of M_k."""
     if isinstance(client, Features):
         unit = unit_rows(client.rows)
@@ -209,8 +209,8 @@ def check_upload(client: Sent) -> None:
     facts = client.facts
     if facts.owners is not None:
         raise InputError(
-            f"{client.path}: is a dictionary, with rows of unknown images; pass the "
-            "output of embed on the public images"
+            f"{client.path}: is a dictionary or a mean of several clients; pass the "
+            "client's output of embed on the public images"
         )
     if facts.client is None or facts.round is None:
         raise InputError(

@@ -9,7 +9,6 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_labels
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
 from furlkit.objectives.learner import Stateless
@@ -19,6 +18,7 @@ from furlkit.stages.distill.lesson import (
     Lesson,
     kept_facts,
     method_of,
+    public_images,
 )
 from furlkit.training.loop import Purpose
 from furlkit.weights import Tensors, below, moved
@@ -41,10 +41,8 @@ def lesson(options: DistillOptions) -> Lesson:
         )
     images = open_images(options.data, model)
     check_labels(images, heads["classifier"][0], model)
-    part = settings.pop("part")
-    index, contents = chosen_images(images, settings.pop("partition"), part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    part = settings["part"]
+    index, contents = public_images(images, settings)
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
         return Stateless(net, partial(method_of(options), **settings)), None

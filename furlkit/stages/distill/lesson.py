@@ -12,7 +12,9 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
+from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import Computing
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
@@ -47,7 +49,8 @@ class Lesson:
     `index`: images to learn from. `words`: description for people. `resolved`: options
     decided by the inputs. `contents`: content hashes of the inputs besides START, by
     role. `learner`: returns an object that trains a net on images, and a function to
-    call before the first step. `labels`: the learner sees labels. `finish`: converts
+    call before the first step. `labels`: the learner sees labels. `pairs`:
+    the learner's z has two views of every image. `finish`: converts
     the tensors of the net to the tensors of the file.
     """
 
@@ -60,12 +63,24 @@ class Lesson:
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     labels: bool = False
+    pairs: bool = False
     finish: Callable[[Tensors], Tensors] = dict
 
 
 def method_of(options: DistillOptions) -> Callable[..., Any]:
     """The function of the teacher's catalogue entry."""
     return load(TEACHERS[options.teacher].function)
+
+
+def public_images(
+    images: ImageSet, settings: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, str]]:
+    """Take --partition and --part out of the settings; return indices and contents."""
+    part, partition = settings.pop("part"), settings.pop("partition")
+    index, contents = chosen_images(images, partition, part)
+    if len(index) < 2:
+        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    return index, contents
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:

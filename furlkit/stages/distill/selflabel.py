@@ -3,11 +3,9 @@
 from typing import Any
 
 from furlkit.data.batches import Images
-from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head
-from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.stages.distill.lesson import (
     Begin,
@@ -15,6 +13,7 @@ from furlkit.stages.distill.lesson import (
     Lesson,
     kept_facts,
     method_of,
+    public_images,
 )
 from furlkit.training.loop import Purpose
 
@@ -24,10 +23,8 @@ def lesson(options: DistillOptions) -> Lesson:
     settings, model = dict(options.settings), read_checkpoint(options.model)
     head = class_head(model, "--teacher self")
     images = open_images(options.data, model)
-    part = settings.pop("part")
-    index, contents = chosen_images(images, settings.pop("partition"), part)
-    if len(index) < 2:
-        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
+    part = settings["part"]
+    index, contents = public_images(images, settings)
     weak = options.augmentation.weak if settings.pop("form") == "weak-strong" else None
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:

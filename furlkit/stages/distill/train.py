@@ -105,6 +105,7 @@ def _train(
         plan=options.plan,
         purpose=purpose,
         begin=begin,
+        pairs=lesson.pairs,
     )
     every = options.execution.save_every
     return training.run_jobs(job, options.output, provenance, every)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
-from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.collapse import effective_rank, lidar, rankme, spread
 from furlkit.evaluation.drift import (
     alignment,
     false_negative_ratio,
     false_negative_weight,
     uniformity,
+    uniformity_between,
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs import models
@@ -94,6 +96,7 @@ def run(values: dict[str, Any]) -> Result:
         found = {
             **origins,
             **_numbers(numbers, cka([rows for _, rows in measured])),
+            "uniformity_between": _between([rows for _, rows in measured]),
             "false_negative_ratio": ratio,
             "models": [
                 {**describe_checkpoint(model), **own}
@@ -144,6 +147,8 @@ def _measured(
             "uniformity": (uniformity(one) + uniformity(other)) / 2,
             "false_negative_weight": None,
             "effective_rank": effective_rank(rows),
+            "rankme": rankme(rows),
+            "lidar": lidar(one, other),
             "spread": spread(rows),
         }
         if (labels := sample.labels) is not None:
@@ -184,6 +189,13 @@ def _numbers(
     means = {key: _mean(found[key] for found in numbers) for key in numbers[0]}
     others = (cka[i][j] for i in range(len(cka)) for j in range(i))
     return {**means, "mean_cka": _mean(others), "cka": cka}
+
+
+def _between(features: Sequence[Tensor]) -> float | None:
+    """Mean uniformity between two models; None for one model, or for unequal widths."""
+    if len({rows.shape[1] for rows in features}) > 1:
+        return None
+    return _mean(uniformity_between(x, y) for x, y in combinations(features, 2))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -28,13 +28,15 @@ from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, 
 class Inputs(NamedTuple):
     """The options, the opened files, and the parts of the model that leave the client.
 
-    Of these parts the client keeps the tensors in `kept`.
+    Of these parts the client keeps the tensors in `kept`; the tensors in `unsent` are
+    neither sent nor kept, because they stay as received.
     """
 
     options: LocalTrainOptions
     setup: Setup
     sent: tuple[str, ...]
     kept: set[str]
+    unsent: set[str]
 
 
 def open_inputs(options: LocalTrainOptions) -> Inputs:
@@ -78,12 +80,13 @@ def open_inputs(options: LocalTrainOptions) -> Inputs:
         channels_last=options.execution.channels_last,
     )
     kept = {k for exchange in options.active for k in exchange.kept_tensors(setup)}
+    unsent = {k for exchange in options.active for k in exchange.unsent_tensors(setup)}
     _check_whole(setup, kept)
     _check_phases(options)
     sent = _sent_parts(options, setup)
     for exchange in options.active:
         exchange.open(setup)
-    return Inputs(options, setup, sent, kept)
+    return Inputs(options, setup, sent, kept, unsent)
 
 
 def _check_signatures(options: LocalTrainOptions) -> None:

@@ -63,6 +63,12 @@ class LocalTrainOptions(Computing):
         return self.update.starts_from_own
 
     @property
+    def keeps_last(self) -> bool:
+        """Return whether the next round needs the weights at the end of this round."""
+        needed = [catalogue.terms()[name].inputs for name in self.terms]
+        return self.update.own or any("last" in inputs for inputs in needed)
+
+    @property
     def active(self) -> list[Exchange]:
         """Exchanges in use by this command."""
         return [exchange for exchange in self.exchanges.values() if exchange.active]

@@ -132,7 +132,9 @@ def _tensors(inputs: Inputs, learner: Any) -> Tensors:
 
 def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
     """The tensors of a learner that leave the client, and the others."""
-    sent, kept = divide(_tensors(inputs, learner), inputs.sent)
+    tensors = _tensors(inputs, learner)
+    tensors = {k: v for k, v in tensors.items() if k not in inputs.unsent}
+    sent, kept = divide(tensors, inputs.sent)
     kept |= {name: sent.pop(name) for name in inputs.kept & sent.keys()}
     return sent, kept
 
@@ -144,11 +146,10 @@ def _private_parts(
 
     Besides the unsent parts, the file has a copy of the BatchNorm statistics, which the
     server may leave out of the mean (aggregate --bn keep), and the weights at the end of
-    the round if the update or an exchange needs these weights.
+    the round if the update or a term needs these weights.
     """
     own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
-    options = inputs.options
-    if options.update.own or any(exchange.keeps_last for exchange in options.active):
+    if inputs.options.keeps_last:
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.setup.net}
     return own | client.carried

@@ -74,7 +74,7 @@ def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result
     """Train a client; reuse `nets`, the nets of the previous client."""
     options = inputs.options
     nets["sent"], more = _net(inputs, client.tensors, nets.get("sent"))
-    given: dict[str, Any] = {"received": client.received}
+    given: dict[str, Any] = {"received": client.received, "last": client.last}
     for exchange in options.active:
         given |= exchange.begin(client, nets["sent"])
     job = _job(inputs, client, nets["sent"], more, given)
@@ -126,6 +126,7 @@ def _job(
         purpose=client.purpose,
         terms=terms_of(net, {**given, "learner": learner}, options.terms),
         begin=lambda: _begin_journal(inputs, client),
+        pairs=options.objective.pairs,
     )
 
 

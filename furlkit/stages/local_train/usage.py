@@ -19,7 +19,7 @@ def check_usage(options: LocalTrainOptions) -> None:
         )
     _check_update(options)
     for name in options.terms:
-        _check_term(catalogue.terms()[name], options.objective)
+        _check_term(catalogue.terms()[name], options)
     reads = {"--private": options.private}
     writes = {"-o": options.output, "--private-out": options.private_out}
     inputs = [options.model, options.partition, options.data.name]
@@ -48,7 +48,8 @@ def _check_update(options: LocalTrainOptions) -> None:
         )
 
 
-def _check_term(term: catalogue.Term, objective: catalogue.Objective) -> None:
+def _check_term(term: catalogue.Term, options: LocalTrainOptions) -> None:
+    objective = options.objective
     for head in term.heads:
         if head not in objective.head_names:
             raise UsageError(
@@ -59,4 +60,9 @@ def _check_term(term: catalogue.Term, objective: catalogue.Objective) -> None:
         raise UsageError(
             f"--{term.switch}: needs z of two views of every image, which --objective "
             f"{objective.name} does not have; use {objectives_that(lambda o: o.pairs)}"
+        )
+    if "last" in term.inputs and not options.private_out:
+        raise UsageError(
+            f"--{term.switch}: needs the client's weights of the last round in a private "
+            "file; give --private-out"
         )

@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from furlkit.data.sets.source import Source
-from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.collapse import effective_rank, rankme, spread
 from furlkit.evaluation.drift import (
     cka_matrix,
     false_negative_ratio,
     false_negative_weight,
     uniformity,
+    uniformity_between,
 )
 from furlkit.files.facts import Provenance
 from furlkit.files.features import read_features
@@ -21,7 +22,7 @@ from furlkit.files.private import PrivateFacts, write_private
 DIGITS = ("--data", "digits")
 STILL = ("--crop-scale", "1,1", "--crop-ratio", "1,1", "--flip", 0,
          "--jitter-probability", 0, "--grey", 0)  # fmt: skip
-NUMBERS = ("alignment", "uniformity", "effective_rank", "spread")
+NUMBERS = ("alignment", "uniformity", "effective_rank", "spread", "rankme", "lidar")
 
 
 @pytest.fixture
@@ -76,8 +77,11 @@ def test_views_that_are_the_images_give_the_numbers_of_embeds_features(
         assert model["uniformity"] == pytest.approx(uniformity(x), abs=1e-5)
         assert model["effective_rank"] == pytest.approx(effective_rank(x), rel=1e-4)
         assert model["spread"] == pytest.approx(spread(x), rel=1e-4)
+        assert model["rankme"] == pytest.approx(rankme(x), rel=1e-4)
         expected = false_negative_weight(x, labels, 0.2)
         assert model["false_negative_weight"] == pytest.approx(expected, rel=1e-4)
+    apart = [uniformity_between(x, y) for x, y in itertools.combinations(rows, 2)]
+    assert found["uniformity_between"] == pytest.approx(np.mean(apart), abs=1e-5)
     for row, expected in zip(found["cka"], cka_matrix(rows), strict=True):
         assert row == pytest.approx(expected, abs=1e-5)
 
@@ -112,6 +116,7 @@ def test_all_models_see_the_same_views(world, measured, twin):
 def test_one_model_has_no_cka_and_its_own_numbers(world, measured, drift):
     alone, all_ = measured(world.clients[1]), measured(*world.clients)
     assert alone["cka"] == [[1]] and alone["mean_cka"] is None
+    assert alone["uniformity_between"] is None
     for name in NUMBERS:
         assert alone[name] == all_["models"][1][name]
     assert "CKA" not in drift(world.clients[1])[0].out
@@ -178,7 +183,7 @@ def test_a_collapsed_model_is_like_no_other(world, forge, measured):
     assert found["mean_cka"] == pytest.approx(found["cka"][0][2])
     collapsed = found["models"][1]
     assert [collapsed[name] for name in NUMBERS] == pytest.approx(
-        [0, 0, 1, 0], abs=1e-5
+        [0, 0, 1, 0, 1, 1], abs=1e-3
     )
     ratio = found["false_negative_ratio"]
     assert collapsed["false_negative_weight"] == pytest.approx(ratio, abs=1e-6)
