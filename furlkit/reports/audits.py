@@ -38,13 +38,15 @@ def audit_line(output: Path, document: dict[str, Any]) -> str:
 def describe_audit(document: dict[str, Any]) -> str:
     """Protocol and numbers of an audit, as far as the document has numbers."""
     parts = [*_success(document), *_further(document)]
-    n = document.get("n")
-    if isinstance(n, dict):
-        parts.append(
-            ", ".join(f"{count(v)} {plain(str(k))}" for k, v in sorted(n.items()))
-        )
+    parts += filter(None, [describe_amounts(document.get("n"))])
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
+
+
+def describe_amounts(n: Any) -> str:
+    """Numbers of images, rows or clients of an audit; empty if missing."""
+    known = sorted(n.items()) if isinstance(n, dict) else []
+    return ", ".join(f"{count(v)} {plain(str(k)).replace('_', ' ')}" for k, v in known)
 
 
 def _success(document: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from furlkit.inputs.documents import Result, found_before, write_document
 from furlkit.inputs.existing import ALREADY
 from furlkit.inputs.settings import Computing
 from furlkit.randomness import numpy_generator
-from furlkit.reports.audits import audit_line
+from furlkit.reports.audits import audit_line, describe_amounts
 
 TIMED = 64  # Images for an estimate of the cost.
 
@@ -49,8 +49,8 @@ def conclude(options: AuditOptions, attack: Attack) -> Result:
         seconds = attack.estimate()
         origins = attack.origins
         line = (
-            f"would attack: {origins['attacker']}; about {seconds:.0f} CPU seconds, "
-            f"n = {origins['n']}"
+            f"would attack in about {seconds:.0f} CPU seconds: "
+            f"{describe_amounts(origins['n'])}; {origins['attacker']}"
         )
         return line, {**origins, "estimated_cpu_seconds": round(seconds, 1)}
     if before := found_before(options, attack.origins):
