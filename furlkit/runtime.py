@@ -47,6 +47,8 @@ _ONEDNN, _OLD_ONEDNN = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"
 _WITHOUT_AMX = "AVX512_CORE_BF16"
 _NO_PRIMITIVE = "could not create a primitive"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+# Files of Linux's drivers: CUDA, CUDA in WSL, CUDA of Tegra, ROCm.
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl", "/dev/kfd")
 
 # Variables that --isa has set in this process, with the previous values.
 _replaced: dict[str, str | None] = {}
@@ -68,7 +70,7 @@ class Runtime:
 
     def resolved_options(self) -> dict[str, Any]:
         """What of it decides the bytes of a result, for provenance."""
-        kind = device_of(self).type
+        kind = device_kind(self)
         where = {"device": kind, "threads": self.threads}
         several = {"processes": processes()} if processes() > 1 else {}
         # Other devices have no faster algorithms to choose: the bytes are the same.
@@ -277,6 +279,18 @@ def device_of(runtime: Runtime) -> "torch.device":
     if kind != "cpu" and not _is_available(kind):
         raise UsageError(f"--device {name}: not available here; use --device cpu")
     return torch.device(name)
+
+
+def device_kind(runtime: Runtime) -> str:
+    """Kind of the device, without the import of torch on a machine with only a CPU."""
+    if runtime.device == "auto" and "torch" not in sys.modules and _has_cpu_only():
+        return "cpu"
+    return "cpu" if runtime.device == "cpu" else device_of(runtime).type
+
+
+def _has_cpu_only() -> bool:
+    """Return whether Linux has no driver for a device of torch; elsewhere ask torch."""
+    return sys.platform == "linux" and not any(map(os.path.exists, DRIVERS))
 
 
 def _is_available(kind: str) -> bool:

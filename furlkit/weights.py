@@ -23,6 +23,14 @@ PRIVATE = ("queue", *STYLE)
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
+def outlines(tensors: Tensors) -> Tensors:
+    """Arrays with the shapes and types of the tensors, and without their memory."""
+    return {
+        name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        for name, array in tensors.items()
+    }
+
+
 def is_batchnorm_statistic(name: str) -> bool:
     """Return whether BatchNorm's forward pass computes this tensor, not the optimiser."""
     return name.rpartition(".")[2] in _BATCHNORM_STATISTICS
@@ -123,3 +131,16 @@ def weighted_sum(arrays: Iterable[np.ndarray], shares: Sequence[float]) -> np.nd
     if total is None:
         raise ValueError("no arrays to sum")
     return total if dtype is None else total.astype(dtype)
+
+
+def without_counts(upload: Tensors, received: Tensors) -> Tensors:
+    """The upload with BatchNorm's counts of batches from the received model.
+
+    The client's counts would reveal the number of images; no computation needs them.
+    """
+    return {
+        k: received.get(k, np.zeros_like(v))
+        if k.endswith(".num_batches_tracked")
+        else v
+        for k, v in upload.items()
+    }

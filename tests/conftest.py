@@ -105,7 +105,7 @@ def start() -> Callable[..., BaseProcess]:
     """Start the program in a new process; torch is loaded once for all of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["furlkit.stages.local_train", "furlkit.stages.evaluate.finetune"]
+        ["furlkit.stages.local_train.train", "furlkit.stages.evaluate.work.finetune"]
     )
 
     def run(arguments: list[str]) -> BaseProcess:

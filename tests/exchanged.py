@@ -75,6 +75,8 @@ def _commands():
     spectral = ("--objective", "spectral", "--correlations-out", "R_{client}")
     yield *train, *spectral, "--private-out", "s_{client}", "-o", "t_{client}"
     yield "aggregate", "R_0", "R_1", "--rule", "correlations", "-o", "R"
+    part = ("--partition", "p", "--part", 0)
+    yield "neighbours", "g0", *DATA, *part, "--nearest", 3, "-o", "near_0"
     yield "pretrain-align", "g0", *FAST, "--targets-out", "targets", "-o", "align"
     style = ("--projector", "16,8", "-o", "style_{client}")
     yield "pretrain-style", "p", "g0", *FAST, *CLIENTS, *style

@@ -13,6 +13,7 @@ MAP = (PACKAGE / "README.md").read_text()
 CALLS = {
     "cli.main": "", "cli.program.main": "", "cli.shared._hold_and_run": "",
     "options_of": "stages.local_train.options.", "check_usage": "stages.local_train.usage.",
+    "open_start": "stages.local_train.start.", "existing_result": "stages.local_train.start.",
     "open_inputs": "stages.local_train.inputs.", "open_client": "stages.local_train.client.",
     "train_client": "stages.local_train.train.", "training.run.run_jobs": "",
     "training.loop.train": "", "objectives.simclr.step": "",

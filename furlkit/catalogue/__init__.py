@@ -64,6 +64,7 @@ from furlkit.catalogue.installed import (
     heads,
     load,
     objectives,
+    objectives_that,
     plugin_options,
     plugins,
     rules,
@@ -81,7 +82,13 @@ from furlkit.catalogue.methods import (
 )
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
-from furlkit.catalogue.roles import direction_of, kinds_of, received_paths, taker_of
+from furlkit.catalogue.roles import (
+    GivenFile,
+    direction_of,
+    given_files,
+    kinds_of,
+    taker_of,
+)
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES, our_name

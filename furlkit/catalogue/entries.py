@@ -75,6 +75,7 @@ class File:
     outputs; "|" separates alternatives. A file without a role is in no header.
     `per_client`: the path may contain {client}. `words`: words allowed instead of a path.
     `last`: the command writes the file after the other outputs, even after -o.
+    `chosen`: the command computes which of several files to use and to record.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class File:
     per_client: bool = False
     words: tuple[str, ...] = ()
     last: bool = False
+    chosen: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -370,15 +372,15 @@ class Personal(Method):
 class Rule(Method):
     """A rule of the server for combining uploads.
 
-    `reads`: checkpoints, rows, counted rows, similarity, kernels or probabilities.
-    `parent`: the rule needs --parent, the global model from which the clients started.
-    `state`: slots of the server's memory; rule(uploads, state, **options) then returns the
-    pieces of the model and of the next state, by names SLOT.TENSOR. `averages`: the result
-    has means of BatchNorm statistics, which a single client can shift. `adds`: parts that
-    are zero in a parent without these parts.
+    `reads`: module of furlkit/stages/aggregate for the uploads. `parent`: the rule needs
+    --parent, the global model from which the clients started. `state`: slots of the
+    server's memory; rule(uploads, state, **options) then returns the pieces of the model
+    and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
+    BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
+    parent without these parts.
     """
 
-    reads: str = "checkpoint"
+    reads: str = "checkpoints"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False
@@ -610,9 +612,12 @@ class Exchange(Method):
 
     `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
     with a `title` are a group of local-train; a `family` is a choice of methods with
-    options. Objectives and terms list the options of the remaining exchanges.
+    options. Objectives and terms list the options of the remaining exchanges. `record`
+    is a function without torch that adapts the options for the header, see
+    `furlkit.exchanges.recorded`.
     """
 
+    record: str = ""
     title: str = ""
     family: Family | None = None
 

@@ -42,6 +42,7 @@ SHARE_ROWS = {
 
 DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the other clients",
     "furlkit.exchanges.dictionary:Dictionary",
+    record="furlkit.exchanges.recorded:record_rows",
     title="Sharing rows: FedCA's dictionary, FCL's remote features",
     options=(
         Option("dictionary", File("features", "dictionary", "received", per_client=True),
@@ -51,7 +52,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
         Option("leave-own-out", Flag(), False,
                "Ignore the client's rows in the dictionary."),
         NEGATIVES,
-        Option("features-out", File("features", direction="sent", per_client=True),
+        Option("features-out", File("features", "features", "sent", per_client=True),
                help="File for the client's shared rows, ceil(K / m) rows; may contain "
                     "{client}.", recorded=False),
         Option("secret", File("key", direction=CACHE, per_client=True), metavar="FILE",
@@ -132,7 +133,7 @@ NEIGHBOURS = Exchange("neighbours", "the nearest images of each image at the cli
 HELPERS = Exchange("helpers", "models of further clients close to the client's model",
     "furlkit.exchanges.helpers:Helpers",
     options=(
-        Option("helper", File("checkpoint", "helper", "received"), (),
+        Option("helper", File("checkpoint", "helper", "received", chosen=True), (),
                "Upload of the last round, a candidate helper; may be repeated.",
                multiple=True, recorded=False, variable="helper_files"),
         Option("helpers", Whole(1), 2,
@@ -250,7 +251,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
                help="Global centroids, for --objective orchestra or --centroid-weight; "
                     "aggregate --rule centroids writes them. Leave the flag out in round "
                     "1.", recorded=False),
-        Option("centroids-out", File("features", direction="sent", per_client=True),
+        Option("centroids-out", File("features", "local_centroids", "sent", per_client=True),
                help="Where to write centroids of z of the client's images, with the number "
                     "of images of each; may hold {client}. A centroid of one image is the "
                     "feature of this image: it is not anonymous.", recorded=False),
@@ -274,7 +275,8 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
                help="Output of aggregate --rule correlations: the loss contrasts the "
                     "client's images with the images of other clients through this matrix. "
                     "Leave the flag out in round 1.", recorded=False),
-        Option("correlations-out", File("correlations", direction="sent", per_client=True),
+        Option("correlations-out",
+               File("correlations", "own_correlations", "sent", per_client=True),
                help="File for R_k, d x d correlations of z of the client's images by the "
                     "trained model; may contain {client}.", recorded=False),
         Option("correlations-noise", Number(low=0), 0.0,

@@ -26,6 +26,12 @@ def load(function: str) -> Any:
     return resolve_name(function)
 
 
+def objectives_that(accept: Callable[[Objective], bool]) -> str:
+    """Names of the accepted objectives, as text: "simclr or moco"."""
+    names = [entry.name for entry in objectives().values() if accept(entry)]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 KINDS: dict[str, type] = {
     "furlkit.objectives": Objective,
     "furlkit.terms": Term,

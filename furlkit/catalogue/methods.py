@@ -662,7 +662,7 @@ _ADAPTIVE = (
 
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
-        reads="checkpoint",
+        reads="checkpoints",
         options=(
             _WEIGHTS,
             *_COUNTS,
@@ -831,7 +831,7 @@ RULES = named(
     ),
     Rule("centroids", "clusters of rows, weighted by the number of images per row",
         "furlkit.aggregators.centroids:centroids",
-        reads="counted rows",
+        reads="centroids",
         options=(
             Option("centroids", Whole(1), 128, "K, the number of clusters."),
             Option("iterations", Whole(1), 100, "Largest number of steps."),
@@ -863,7 +863,7 @@ RULES = named(
     ),
     Rule("ensemble", "the mean similarity of public images by the clients' models",
         "furlkit.aggregators.similarity:ensemble",
-        reads="similarity",
+        reads="similarities",
         options=(
             Option("temperature", Number(above=0), 0.1,
                    "tau_T of exp(cosine / tau_T)."),

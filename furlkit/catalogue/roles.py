@@ -1,7 +1,7 @@
 """Roles of input files, from the declarations of options."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from furlkit.catalogue.entries import Argument, File, Option
 from furlkit.catalogue.registry import COMMANDS
@@ -36,12 +36,34 @@ def kinds_of(command: str, role: str) -> tuple[str, ...]:
     return file.kinds if file else ()
 
 
-def received_paths(command: str, values: Mapping[str, Any]) -> list[str]:
-    """Paths of the files from the server and other clients; may contain {client}."""
-    paths: dict[str, None] = {}
-    for role, taker in COMMANDS[command].roles.items():
-        if direction_of(command, role).startswith("received"):
-            value = values.get(taker.key) or ()
-            several = value if isinstance(value, tuple) else (value,)
-            paths |= dict.fromkeys(map(str, several))
-    return [*paths]
+class GivenFile(NamedTuple):
+    """A file on a command line; the path may contain {client}.
+
+    `several`: further files may have the same role.
+    """
+
+    flag: str
+    path: str
+    file: File
+    several: bool = False
+
+    @property
+    def is_received(self) -> bool:
+        """Return whether the file is from the server or another client."""
+        return self.file.direction.startswith("received")
+
+
+def given_files(command: str, values: Mapping[str, Any]) -> list[GivenFile]:
+    """Files on a command line, in the order of the declarations."""
+    entry, files = COMMANDS[command], []
+    takers: list[Argument | Option] = [*entry.arguments, *entry.options.values()]
+    for taker in takers:
+        if not isinstance(taker.kind, File) or not (value := values.get(taker.key)):
+            continue
+        several = isinstance(value, tuple)
+        flag = taker.key.upper()
+        if isinstance(taker, Option):
+            flag = taker.second or f"--{taker.name}"
+        for path in value if several else (value,):
+            files.append(GivenFile(flag, str(path), taker.kind, several))
+    return files

@@ -63,7 +63,7 @@ COMMAND = command("local-train",
         Option("private", File("private", "private", "recalled", per_client=True),
                help="Client's private file of the last round; may contain {client}.",
                recorded=False),
-        Option("private-out", File("private", direction="kept", per_client=True),
+        Option("private-out", File("private", "private", "kept", per_client=True),
                help="File for the client's private data; may contain {client}.",
                recorded=False),
         SIGNERS._replace(

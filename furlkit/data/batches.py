@@ -4,15 +4,16 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.data.augment import Augmentation, draw_views, normalise, plain, sobel
+from furlkit.data.augment import draw_views, normalise, plain, sobel
 from furlkit.data.augment.arrange import Operations
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.transfer import Parcel, send
 
 # Up to this number of bytes, a client's images are copied to the device once; otherwise
@@ -194,8 +195,10 @@ class Images:
     ):
         self._view, self.device, self._count = view, device, len(index)
         self._mapped, self._index = images, index
+        self._kind = torch.from_numpy(np.empty(0, images.dtype)).dtype
         self._resident = None
         self._order: tuple[int, Positions] | None = None
+        self._like: Tensor | None = None
         self.seconds = 0.0
         self._gatherer = ThreadPoolExecutor(1)
         # Batches of this step and of the next one: positions, parcel, place in it.
@@ -238,14 +241,15 @@ class Images:
 
     def stored_as(self, count: int) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of a batch of so many images."""
-        kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
-        return (count, *self._mapped.shape[1:]), kind
+        return (count, *self._mapped.shape[1:]), self._kind
 
     def shaped_like(self, count: int) -> Tensor:
         """A tensor without values, of the shape and type of a batch."""
-        (_, *sides, _), kind = self.stored_as(count)
-        shape = (count, *sides, self._view.channels)
-        return torch.empty(shape, dtype=kind, device="meta")
+        if self._like is None or len(self._like) != count:
+            (_, *sides, _), kind = self.stored_as(count)
+            shape = (count, *sides, self._view.channels)
+            self._like = torch.empty(shape, dtype=kind, device="meta")
+        return self._like
 
     def _arrived(self, index: Tensor) -> Tensor:
         """Mapped images on the device, from the background if they were prefetched."""
@@ -274,12 +278,12 @@ class Images:
         """Batch of the images at these positions; a tensor must be on the CPU."""
         if isinstance(index, Tensor):
             index = Positions(index, self.device)
-        # Cached, so that copies of a batch gather their images once.
-        load, labels = partial(self._pixels, index), partial(self._labels_at, index)
+        # Copies of a batch gather their images once.
+        load, labels = _once(self._pixels, index), _once(self._labels_at, index)
         choose = partial(self.batch, generator=generator, step=step)
         return Batch(
-            index, cache(load), cache(labels), generator, self._view, step, choose,
-            self, partial(self._send, index.cpu),
+            index, load, labels, generator, self._view, step, choose, self,
+            partial(self._send, index.cpu),
         )  # fmt: skip
 
     def _pixels(self, index: Positions) -> Tensor:
@@ -290,11 +294,25 @@ class Images:
         else:
             images = self._arrived(index.cpu)
         self.seconds += time.perf_counter() - began
+        if images.shape[3] == self._view.channels:
+            return images
         # A network for colour images gets grey ones as three equal channels.
         return images.expand(-1, -1, -1, self._view.channels)
 
     def _labels_at(self, index: Positions) -> Tensor | None:
         return None if self._labels is None else self._labels[index.device]
+
+
+def _once(load: Callable[[Positions], Any], index: Positions) -> Callable[[], Any]:
+    """`functools.cache(partial(load, index))`, which takes longer to create."""
+    loaded: list[Any] = []
+
+    def value() -> Any:
+        if not loaded:
+            loaded.append(load(index))
+        return loaded[0]
+
+    return value
 
 
 def prefetch(batches: Sequence[Batch]) -> None:

@@ -10,7 +10,6 @@ four times the time of this step, and rounds differently. The tests compare with
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -18,34 +17,13 @@ from torch import Tensor
 
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.scores import check_features, check_labelled
+from furlkit.evaluation.settings import LinearSettings
 
-GAMMA = 0.1
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 # On CIFAR-10, h of 256 numbers, the accuracies of independent heads had a std of 0.27
 # points. Five heads with this lag had 0.23; with one order and no lag 0.11. Means of
 # five varied by 0.14 and 0.26; means of independent heads vary by 0.12.
 LAG = 0.1
-
-
-@dataclass(frozen=True)
-class LinearSettings:
-    """Training settings of a head; the defaults are FedCA's.
-
-    The learning rate is multiplied by 0.1 at each milestone, counted in epochs.
-    `momentum` is only for SGD. Weight decay is added to the gradient.
-    """
-
-    optimiser: str = "adam"
-    lr: float = 1e-3
-    weight_decay: float = 1e-6
-    momentum: float = 0.0
-    epochs: int = 100
-    batch_size: int = 512
-    milestones: tuple[int, ...] = ()
-
-    def lr_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0."""
-        return self.lr * GAMMA ** sum(epoch >= m for m in self.milestones)
 
 
 class Head(NamedTuple):

@@ -21,15 +21,14 @@ from furlkit.exchanges.exchange import (
     Setup,
     Trained,
     Values,
-    Written,
     is_asked_for,
     shared_rows_facts,
 )
 from furlkit.files.features import Features, write_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import embed
-from furlkit.models.loading import z_width
 
 
 class Centroids(Exchange):
@@ -40,10 +39,6 @@ class Centroids(Exchange):
         self._count = values["local_centroids"]
         self._equal_sizes = values["local_equal_sizes"]
         self.active = bool(self._path or self._out)
-        self.inputs = (self._path,) if self._path else ()
-        if self._out:
-            file = "--centroids-out", self._out
-            self.writes = (Written("local_centroids", "features", *file),)
         if self.active:
             _check(values)
 
@@ -64,9 +59,6 @@ class Centroids(Exchange):
                 f"--centroids-out {self._out}: the counts add up to the number of images "
                 f"of client {client.number}, which --tell leaves out"
             )
-
-    def contents(self) -> dict[str, str]:
-        return {"centroids": self._received.content} if self._received else {}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         if self._received is None:

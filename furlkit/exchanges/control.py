@@ -26,7 +26,8 @@ from furlkit.exchanges.exchange import (
     is_asked_for,
 )
 from furlkit.files.clients import ClientId
-from furlkit.models.architecture import Architecture, Net
+from furlkit.models.architecture import Net
+from furlkit.models.description import Architecture
 from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.terms.scaffold import next_control
 from furlkit.training.loop import steps_per_epoch

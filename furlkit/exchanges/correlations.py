@@ -21,7 +21,6 @@ from furlkit.exchanges.exchange import (
     Setup,
     Trained,
     Values,
-    Written,
 )
 from furlkit.files.correlations import (
     CorrelationFacts,
@@ -31,8 +30,8 @@ from furlkit.files.correlations import (
 from furlkit.files.correlations import Correlations as Matrix
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import embed
-from furlkit.models.loading import z_width
 from furlkit.objectives.spectral import bounded, correlations
 from furlkit.randomness import numpy_generator
 
@@ -47,11 +46,7 @@ class Correlations(Exchange):
     def __init__(self, values: Values) -> None:
         self._path, self._out = values["correlations"], values["correlations_out"]
         self.active = bool(self._path or self._out)
-        self.inputs = (self._path,) if self._path else ()
         self._noise = values["correlations_noise"]
-        if self._out:
-            file = "--correlations-out", self._out
-            self.writes = (Written("own_correlations", "correlations", *file),)
         if self.active:
             _check(values)
             self._mu = values["norm_bound"]
@@ -66,9 +61,6 @@ class Correlations(Exchange):
     def start(self, client: Client) -> None:
         mean = self._mean
         self._others = self._without_own(client, mean) if mean else None
-
-    def contents(self) -> dict[str, str]:
-        return {"correlations": self._mean.content} if self._mean else {}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         if self._others is None:

@@ -39,21 +39,20 @@ from furlkit.exchanges.exchange import (
     Setup,
     Trained,
     Values,
-    Written,
     active_terms,
-    objectives_that,
     shared_rows_facts,
 )
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
-from furlkit.files.secret import DRAWN_BY, SECRET, site_secret
+from furlkit.files.secret import site_secret
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Net
+from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
-from furlkit.models.loading import load_tensors, tensors_of, z_width
+from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, below, divide
@@ -142,14 +141,9 @@ class Dictionary(Exchange):
         options = catalogue.EXCHANGES["dictionary"].options
         sharing = fill_options(Sharing, catalogue.divided(values, options)[0])
         _check(sharing, values)
-        self._sharing, pattern = sharing, sharing.dictionary
+        self._sharing = sharing
         self._objective = catalogue.objectives()[values["objective"]]
-        if pattern:
-            self.inputs = {fill(pattern, client) for client in values["clients"]}
         self._secret = _secret_pattern(sharing, values)
-        if sharing.features_out:
-            file = "--features-out", sharing.features_out
-            self.writes = (Written("features", "features", *file),)
 
     def open(self, setup: Setup) -> None:
         """Read the dictionaries of the clients; read a common file once."""
@@ -197,21 +191,6 @@ class Dictionary(Exchange):
                 "images, which --tell leaves out; share fewer rows with a smaller "
                 "--dictionary-size"
             )
-
-    def contents(self) -> dict[str, str]:
-        return {"dictionary": self._dictionary.content} if self._dictionary else {}
-
-    def record(self, options: dict[str, Any]) -> None:
-        """Leave out options without effect, and add the number of rows."""
-        if not self._dictionary:  # A recipe may give the flag in the first round too.
-            for name in ("leave-own-out", "negatives", "dictionary-positive"):
-                options.pop(name, None)
-            if not self._sharing.features_out:
-                options.pop("dictionary-from", None)
-        if self._sharing.features_out:
-            options["rows"] = self._shared
-        if self._secret:
-            options[DRAWN_BY] = SECRET
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         """Return received rows and the client's rows; compute rows by the global model."""
@@ -399,7 +378,7 @@ def _check_objective(sharing: Sharing, values: Values) -> None:
         *((flag, True, "z") for flag in matching),
     ):
         if given and not _takes(needed, objective):
-            able = objectives_that(partial(_takes, needed))
+            able = catalogue.objectives_that(partial(_takes, needed))
             raise UsageError(
                 f"{flag} does not apply to --objective {objective.name}: {WHY[needed]}, "
                 f"as {able} does"

@@ -11,6 +11,8 @@ keeps the active exchanges, and calls in this order
     finish(client, trained)         -> parts and memory for the private file
 
 An exchange serves one client at a time and may keep data of this client in attributes.
+The options of the catalogue entry declare the files; an exchange that writes a file puts
+the content hash into `Trained.results`, by the role of the declaration.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ import torch
 from torch import Tensor
 
 from furlkit import catalogue
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
@@ -30,9 +32,9 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
-from furlkit.inputs.paths import Files, Patterns
 from furlkit.inputs.sites import images_of
-from furlkit.models.architecture import Architecture, Net
+from furlkit.models.architecture import Net
+from furlkit.models.description import Architecture
 from furlkit.models.loading import view_of
 from furlkit.training.loop import Epoch, Job, Purpose
 from furlkit.training.plan import Plan
@@ -41,7 +43,6 @@ from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors
 
 Values = Mapping[str, Any]  # Values of a command line, by the keys of the options.
-NO_FILES: Patterns = {}
 
 
 @dataclass(frozen=True)
@@ -124,23 +125,10 @@ class Kept(NamedTuple):
     memory: Tensors
 
 
-class Written(NamedTuple):
-    """A file per client; results have the content hash by role."""
-
-    role: str
-    kind: str
-    flag: str
-    pattern: str
-
-
 class Exchange(Protocol):
     """An exchange in a run of local-train; every method has a default."""
 
     active: bool = True
-    # Files that a client reads, by flag, and files that every client reads.
-    reads: Patterns = NO_FILES
-    inputs: Files = ()
-    writes: tuple[Written, ...] = ()
     # Parts of models: trained with the net; sent with the net; kept while inactive.
     trains: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
@@ -180,11 +168,11 @@ class Exchange(Protocol):
         """Raise or warn once per client, before the first training."""
 
     def contents(self) -> dict[str, str]:
-        """Content hashes of the client's input files, by role."""
-        return {}
+        """Content hashes of files with `chosen` in the declaration, by role.
 
-    def record(self, options: dict[str, Any]) -> None:
-        """Adapt the options to record in the client's files."""
+        local-train records the other files by the declarations.
+        """
+        return {}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         """Inputs of the learner and of terms; `net` has the weights before training."""
@@ -220,12 +208,6 @@ def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
     return FeatureFacts(
         "z", {}, str(number), number, setup.round, rows, parent=parent, run=run
     )
-
-
-def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:
-    """Names of the accepted objectives, as text: "simclr or moco"."""
-    names = [o.name for o in catalogue.objectives().values() if accept(o)]
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def make_exchanges(values: Values) -> dict[str, Exchange]:

@@ -12,7 +12,8 @@ from furlkit.exchanges.exchange import Client, Exchange, Setup, Values, is_asked
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.models.architecture import Net
-from furlkit.models.loading import full_architecture, load_net
+from furlkit.models.description import full_architecture
+from furlkit.models.loading import load_net
 from furlkit.objectives.fedmatch import nearest_clients
 from furlkit.randomness import torch_generator
 from furlkit.weights import Tensors, below
@@ -32,7 +33,7 @@ class Helpers(Exchange):
     """Choice of helpers among the uploads of the last round."""
 
     def __init__(self, values: Values) -> None:
-        self.inputs = self._files = values.get("helper_files", ())
+        self._files = values.get("helper_files", ())
         self.active = is_asked_for("helpers", values) and bool(self._files)
         self._count = values.get("helper_count", 0)
 

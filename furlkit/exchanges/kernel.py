@@ -16,15 +16,15 @@ from furlkit.files.similarity import Similarity, cosines, read_similarity
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
-from furlkit.models.loading import z_width
+from furlkit.models.description import z_width
 
 
 class Kernel(Exchange):
     """The mean kernel and the public images, inputs of the term `cka`."""
 
     def __init__(self, values: Values) -> None:
-        self._path, data = values["kernel"], values["kernel_data"]
-        self.active, self.inputs = bool(self._path), (self._path, data)
+        self._path = values["kernel"]
+        self.active = bool(self._path)
         if self.active:
             _check(values)
         self._data = public_source(values, "kernel")
@@ -38,9 +38,6 @@ class Kernel(Exchange):
         _check_mean(self._mean, setup.model.facts.round)
         if self._mean.facts.layer == "z":
             z_width(setup.model)
-
-    def contents(self) -> dict[str, str]:
-        return {"kernel": self._mean.content}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         setup, mean = self._setup, self._mean

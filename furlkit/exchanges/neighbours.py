@@ -50,7 +50,6 @@ class NearestImages(Exchange):
             return
         self._count, self._layer = values["nearest"], values["mine_layer"]
         self._every, self._pattern = values["mine_every"], values["neighbours_from"]
-        self.reads = {"--neighbours-from": self._pattern}
         if self._every > 1 and not values["private_out"]:
             raise UsageError(
                 f"--mine-every {self._every}: neighbours are kept in a private file "
@@ -93,9 +92,6 @@ class NearestImages(Exchange):
             return {}
         age = self._setup.round - int(kept[ROUND])
         return {} if self._every and age >= self._every else kept
-
-    def contents(self) -> dict[str, str]:
-        return {"neighbours": self._file.content} if self._file else {}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         if not self._known:

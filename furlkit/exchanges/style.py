@@ -18,14 +18,14 @@ from furlkit.exchanges.exchange import (
     Setup,
     Values,
     is_asked_for,
-    objectives_that,
 )
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.private import Private
-from furlkit.models.architecture import Architecture, Net, build, drawn
+from furlkit.models.architecture import Net, build, drawn
+from furlkit.models.description import Architecture, full_architecture
 from furlkit.models.embedding import embed
-from furlkit.models.loading import check_tensors, full_architecture, tensors_of
+from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.models.style import PREFIX, empty_generator, style_architecture, style_net
 from furlkit.randomness import torch_generator
 from furlkit.weights import STYLE, Tensors, below, parts_of
@@ -84,7 +84,7 @@ def _check(values: Values) -> None:
         raise UsageError(
             f"--infusion does not apply to --objective {objective.name}: infusion needs a "
             "loss that compares h of two views of an image, like "
-            f"{objectives_that(lambda o: o.again)}"
+            f"{catalogue.objectives_that(lambda o: o.again)}"
         )
     if not values["private"]:
         raise UsageError(

@@ -11,7 +11,7 @@ from furlkit.files.targets import read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
-from furlkit.models.loading import z_width
+from furlkit.models.description import z_width
 
 
 class Targets(Exchange):
@@ -24,7 +24,7 @@ class Targets(Exchange):
                 f"--align {self._path}: give --align-data too, the public images of the "
                 "targets"
             )
-        self.active, self.inputs = bool(self._path), (self._path, data)
+        self.active = bool(self._path)
         self._data = public_source(values, "align")
 
     def open(self, setup: Setup) -> None:
@@ -32,9 +32,6 @@ class Targets(Exchange):
         self._setup, self._targets = setup, read_targets(self._path)
         self._public = open_images(self._data, setup.model)
         matching.check_targets(self._targets, self._public, setup.model)
-
-    def contents(self) -> dict[str, str]:
-        return {"targets": self._targets.content}
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         setup, targets = self._setup, self._targets

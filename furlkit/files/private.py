@@ -48,6 +48,12 @@ class Private(Record[PrivateFacts]):
     memory: dict[str, np.ndarray]
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of all tensors."""
+        arrays = (*self.tensors.values(), *self.memory.values())
+        return sum(array.nbytes for array in arrays)
+
 
 def write_private(
     path: Path,

@@ -10,7 +10,7 @@ they use.
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
@@ -156,3 +156,11 @@ def _last_words(done: subprocess.CompletedProcess) -> str:
     """The last line of ssh-keygen."""
     said = (done.stderr or b"").decode(errors="replace").strip().splitlines()
     return said[-1] if said else "no such name, or another key"
+
+
+def check_received(signers: Path, paths: Iterable[Path]) -> None:
+    """Check the signatures and every byte of received files."""
+    known = Signers(signers)
+    for file in map(Container, dict.fromkeys(paths)):
+        known.check(file)
+        file.verify()

@@ -10,7 +10,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.container.read import Container
 from furlkit.files.private import Private, read_private
-from furlkit.inputs.own import own_model
+from furlkit.weights import outlines
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,23 @@ class ClientFiles:
             upload and read_checkpoint(upload.path),
         )
 
-    def model(self, received: Checkpoint) -> Checkpoint:
-        """Return the client's model.
-
-        The base is the client's upload, or the received global model without an
-        upload.
-        """
-        start = self.upload or received
-        return own_model(start, self.private) if self.private else start
-
 
 def read_clients(
     paths: Iterable[Path], model: Checkpoint
 ) -> dict[ClientId, ClientFiles]:
     """Read files by client; the header contains a file's kind.
 
-    The records have no tensors, because only one client needs to be in memory.
+    The records have outlines of tensors, because memory is for one client at a time.
     """
     found: dict[ClientId, dict[str, Any]] = {}
     for path in paths:
         record: Any
         if Container(path).header.kind == "checkpoint":
-            kind, record = "upload", replace(_upload(path, model), tensors={})
+            kind, record = "upload", _upload(path, model)
         else:
-            kind = "private"
-            record = replace(read_private(path), tensors={}, memory={})
+            kind, record = "private", read_private(path)
+            record = replace(record, memory=outlines(record.memory))
+        record = replace(record, tensors=outlines(record.tensors))
         client = record.facts.client
         if model.facts.client not in (None, client):
             raise InputError(

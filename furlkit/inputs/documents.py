@@ -3,20 +3,21 @@
 from typing import Any
 
 from furlkit.catalogue import plugin_options
+from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
-from furlkit.inputs.existing import scored_before
+from furlkit.inputs.existing import Output, unchanged
 from furlkit.inputs.settings import Computing
 from furlkit.runtime import machine
 
 Result = tuple[str, dict[str, Any]]
 
 
-def found_before(options: Any, known: dict[str, Any]) -> dict[str, Any] | None:
+def existing_scores(options: Any, known: dict[str, Any]) -> dict[str, Any] | None:
     """Return the document of an earlier run; `known`: entries known in advance."""
-    if options.force or options.dry_run:
-        return None
-    return scored_before(options.output, {**_origin(options, known), **known})
+    how = Provenance("evaluate", **_origin(options, known))
+    existing = unchanged(options, Output(options.output, "metrics", how, known))
+    return existing[0].facts if existing else None
 
 
 def _origin(options: Any, known: dict[str, Any]) -> dict[str, Any]:

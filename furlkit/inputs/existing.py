@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from furlkit import console
-from furlkit.errors import FurlkitError
-from furlkit.files.container.header import canonical, shortened
+from furlkit.errors import FurlkitError, InputError
+from furlkit.files.container.header import Header, canonical, shortened
 from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import is_sealed, read_metrics
@@ -16,74 +16,101 @@ from furlkit.files.metrics import is_sealed, read_metrics
 ALREADY = "already there, made from the same inputs with the same options"
 
 
-def made_before(
-    options: Any, kind: str, provenance: Provenance, facts: Any
-) -> str | None:
-    """Return the content hash of an output made by this command; None: make the output.
+class Output(NamedTuple):
+    """An output of a command; `facts` are known before the work.
 
-    `facts`: facts known before the work. An output of another command is reported, and
-    made again. An unchanged output gets the current time, because make compares times.
+    A document of scores has the kind "metrics", and the facts are entries.
     """
-    if options.force or options.dry_run:
-        return None
-    return content_of(options.output, kind, provenance, facts)
+
+    path: Path
+    kind: str
+    provenance: Provenance
+    facts: Any
 
 
-def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str | None:
-    """Like `made_before` for a path, without regard to options."""
-    if not path.exists():
+class Existing(NamedTuple):
+    """An existing output: content hash, and recorded facts or entries of a document."""
+
+    content: str
+    facts: dict[str, Any]
+
+
+def unchanged(options: Any, *outputs: Output) -> list[Existing] | None:
+    """Return the outputs, if an earlier run of this command wrote them all; or None.
+
+    An output of another command is reported. Unchanged outputs get the current time,
+    because make compares times.
+    """
+    if options.force or getattr(options, "dry_run", False):
         return None
+    existing = []
+    for output in outputs:
+        found = _same(output) if output.path.exists() else None
+        if found is None:
+            return None
+        existing.append(found)
+    for output in outputs:
+        os.utime(output.path)
+    return existing
+
+
+def existing_result(
+    options: Any, kind: str, provenance: Provenance, facts: Any
+) -> tuple[str, dict[str, Any]] | None:
+    """Result of a command with a single output, if the output is unchanged; or None."""
+    existing = unchanged(options, Output(options.output, kind, provenance, facts))
+    if existing is None:
+        return None
+    return already(options.output, {"content": existing[0].content})
+
+
+def already(subject: Path | str, data: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Result of a command without work; `subject`: path of the output, or a line."""
+    is_path = isinstance(subject, Path)
+    line = f"{subject}: {ALREADY}" if is_path else f"{subject} ({ALREADY})"
+    return line, {**data, "unchanged": True}
+
+
+def _same(output: Output) -> Existing | None:
+    """Return the output, unless inputs, options or known facts differ."""
     try:
-        opened = open_kind(path, kind)
-        opened.check_body()
+        header = _document(output) if output.kind == "metrics" else _header(output)
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
-    record = is_dataclass(facts) and not isinstance(facts, type)
-    known = asdict(facts) if record else facts
-    header = opened.header
+    record, how = output.facts, output.provenance
+    known = record if isinstance(record, Mapping) else asdict(record)
     changes = [
-        *_changes("--", header.options, provenance.options),
-        *_changes("--", {"seed": header.seed}, {"seed": provenance.seed}),
-        *_changes("the content of ", header.inputs, provenance.inputs),
+        *_changes("--", header.options, how.options),
+        *_changes("--", {"seed": header.seed}, {"seed": how.seed}),
+        *_changes("the content of ", header.inputs, how.inputs),
     ]
+    if output.kind != "metrics":  # The work adds the other facts to a header.
+        known = {key: value for key, value in known.items() if value is not None}
     # Most facts follow from the options: facts matter only if options are equal.
-    facts = {key: value for key, value in known.items() if value is not None}
-    changes = changes or _changes("", header.facts, facts)
-    return opened.content if _accepted(path, changes) else None
-
-
-def already(path: Path, content: str) -> tuple[str, dict[str, Any]]:
-    """Result of a command without work."""
-    return f"{path}: {ALREADY}", {"content": content, "unchanged": True}
-
-
-def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return metrics written by this command; `known`: entries known before scoring."""
-    if not path.exists():
-        return None
-    try:
-        document = read_metrics(path)
-    except FurlkitError as error:
-        console.info(f"{error}; making it again")
-        return None
-    if not is_sealed(document):
-        console.info(f"{path}: has no content hash; making it again")
-        return None
-    found = document.get("options")
-    options = found if isinstance(found, dict) else {}
-    rest = {key: value for key, value in known.items() if key != "options"}
-    changes = _changes("--", options, known["options"])
-    changes = changes or _changes("", document, rest)
-    return document if _accepted(path, changes) else None
-
-
-def _accepted(path: Path, changes: list[str]) -> bool:
+    changes = changes or _changes("", header.facts, known)
     if changes:
-        console.info(f"{path}: making it again with {'; '.join(changes)}")
-    else:
-        os.utime(path)
-    return not changes
+        console.info(f"{output.path}: making it again with {'; '.join(changes)}")
+        return None
+    return Existing(header.content, header.facts)
+
+
+def _header(output: Output) -> Header:
+    opened = open_kind(output.path, output.kind)
+    opened.check_body()
+    return opened.header
+
+
+def _document(output: Output) -> Header:
+    """Header of a document; a document names the inputs among the entries."""
+    document = read_metrics(output.path)
+    if not is_sealed(document):
+        raise InputError(f"{output.path}: has no content hash")
+    options, stage = document.get("options"), output.provenance.stage
+    return Header(
+        "metrics", stage, options if isinstance(options, dict) else {},
+        document.get("seed"), facts=document, content=document["content"],
+    )  # fmt: skip
 
 
 def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

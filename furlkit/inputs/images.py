@@ -11,7 +11,7 @@ from furlkit.data.sets.window import Reading
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.inputs.matching import check_channels
-from furlkit.models.loading import architecture_of
+from furlkit.models.description import architecture_of
 
 
 def open_images(source: Source, model: Checkpoint, size: int | None = None) -> ImageSet:

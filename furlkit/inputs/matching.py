@@ -7,7 +7,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import Objective
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
@@ -16,8 +16,7 @@ from furlkit.files.clients import ClientId
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.targets import Targets
-from furlkit.models.architecture import Architecture
-from furlkit.models.loading import architecture_of, full_architecture
+from furlkit.models.description import Architecture, architecture_of, full_architecture
 
 if TYPE_CHECKING:
     from furlkit.files.ensemble import Ensemble
@@ -83,6 +82,15 @@ def check_start(
         raise InputError(
             f"{model.path}: clients were trained under another partition than "
             f"{partition.path}; give their partition, or start over with init --from"
+        )
+
+
+def check_continued(model: Checkpoint, update: str) -> None:
+    """Check that a client trains the client's model of this round again."""
+    if model.facts.role != "client":
+        raise InputError(
+            f"{model.path}: is a {model.facts.role} model; --update {update} trains the "
+            "client's own model of this round once more"
         )
 
 

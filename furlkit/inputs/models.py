@@ -15,8 +15,8 @@ from furlkit.inputs.images import check_reading, fit_of, reading_of, warn_of_cha
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
-from furlkit.models.heads import ClassHead
-from furlkit.models.loading import architecture_of, fitting_net, z_width
+from furlkit.models.description import ClassHead, architecture_of, z_width
+from furlkit.weights import outlines
 
 CLASSIFYING = ("clusters", "classifier")  # The first head in the model is used.
 
@@ -36,22 +36,21 @@ def open_models(
 ) -> tuple[ImageSet, list[Checkpoint]]:
     """Open the images, and the models sorted by round, client and content.
 
-    The order on the command line does not matter. The models have no tensors; the
-    tensors of each model are read later: memory is one model, for any number of models.
+    The order on the command line does not matter. The models have outlines of tensors;
+    the tensors are read later: memory is one model, for any number of models.
     `more`: further files that the command reads.
     """
     check_output(options.output, [*options.models, *more, options.data.name])
     found: dict[str, Checkpoint] = {}
     for path in options.models:
         model = read_checkpoint(path)
-        fitting_net(model)
         width_of(model, options.layer)
         if model.content in found:
             raise UsageError(
                 f"{path}: is the same model as {found[model.content].path}; give every "
                 "model once"
             )
-        found[model.content] = replace(model, tensors={})
+        found[model.content] = replace(model, tensors=outlines(model.tensors))
     models = sorted(found.values(), key=_place)
     data = replace(options.data, reading=reading_of(models[0]))
     images = data.images(fit_of(models))

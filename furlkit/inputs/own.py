@@ -6,10 +6,18 @@ from typing import Any
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.private import Private
+from furlkit.inputs.clients import ClientFiles
 from furlkit.models.architecture import build
-from furlkit.models.loading import check_tensors, full_architecture
+from furlkit.models.description import full_architecture
+from furlkit.models.loading import check_tensors
 from furlkit.personal.apfl import ALPHA
 from furlkit.weights import OWN, Tensors, below, mixed, parts_of
+
+
+def client_model(files: ClientFiles, received: Checkpoint) -> Checkpoint:
+    """Return a client's model, from the upload or else from the received model."""
+    start = files.upload or received
+    return own_model(start, files.private) if files.private else start
 
 
 def own_model(model: Checkpoint, private: Private) -> Checkpoint:

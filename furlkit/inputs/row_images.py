@@ -17,7 +17,7 @@ from furlkit.files.features import Features, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
 from furlkit.inputs.matching import check_dataset
-from furlkit.models.loading import z_width
+from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
 
 

@@ -19,6 +19,8 @@ from furlkit.files.journal import Journal
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private
 
+TELLABLE = ("examples", "classes", "loss")  # Facts that --tell may name.
+
 
 def images_of(
     client: ClientId, partition: Partition | None, images: ImageSet
@@ -108,3 +110,16 @@ def site_provenance(provenance: Provenance, images: ImageSet) -> Provenance:
     """The provenance of files that stay at a site: it has the hash of the images, too."""
     data = {"data": images_hash(images)}
     return replace(provenance, inputs={**provenance.inputs, **data})
+
+
+def parse_tell(text: str | None) -> tuple[str, ...]:
+    """Parse --tell, the facts for the server; the default is examples,loss."""
+    if text is None:
+        return ("examples", "loss")
+    words = () if text == "nothing" else tuple(text.split(","))
+    for word in words:
+        if word not in TELLABLE:
+            raise UsageError(
+                f"--tell {text}: expected nothing, or some of {', '.join(TELLABLE)}"
+            )
+    return words

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.decoded import Fit
 from furlkit.errors import UsageError
@@ -15,10 +12,7 @@ from furlkit.files.facts import Provenance
 from furlkit.inputs import labelled
 from furlkit.inputs.images import warn_of_change
 from furlkit.inputs.paths import check_output
-from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import full_architecture, tensors_of
-from furlkit.randomness import torch_generator
-from furlkit.weights import part_of
+from furlkit.models.description import Architecture, full_architecture
 
 NO_FILE = Path("--untrained")  # Name in messages for a network without a file.
 
@@ -35,37 +29,21 @@ class ScoredOptions(labelled.LabelledOptions):
 
 
 def open_labelled(options: ScoredOptions) -> tuple[Checkpoint, ImageSet, ImageSet]:
-    """Open the model, trained or not, and fitting training and test images."""
+    """Open the model and fitting images; an untrained model has no tensors yet."""
     if not options.untrained:
         return labelled.open_labelled(options)
     sources = (options.train, options.test)
     check_output(options.output, [options.model, *(s.name for s in sources)])
     seed = options.seed or 0
     if options.model:
-        model = _drawn(_facts_like(options.model, options), seed)
+        model = _undrawn(_facts_like(options.model, options), seed)
         return model, *labelled.open_pair(*sources, model)
     train = labelled.check_labelled(options.train.images(Fit(options.image_size)))
-    model = _drawn(_facts(train, options), seed)
+    model = _undrawn(_facts(train, options), seed)
     warn_of_change(train, model)
     test = labelled.open_one(options.test, model)
     labelled.check_pair(train, test)
     return model, train, test
-
-
-def warn_if_untrained(model: Checkpoint, head: str) -> None:
-    """Warn if init drew a head and no training changed it.
-
-    Older files do not record init's seed; the file's seed, or 0, is tried.
-    """
-    known = (model.facts.init_seed, model.header.seed, 0)
-    seed = next(each for each in known if each is not None)
-    drawn = _drawn(model.facts, seed).tensors
-    own = {k: v for k, v in model.tensors.items() if part_of(k) == head}
-    if own and all(np.allclose(v, drawn[k], 1e-6, 0) for k, v in own.items()):
-        console.warn(
-            f"{model.path}: the {head} is init's and was never trained; the score is "
-            "at chance level"
-        )
 
 
 def _facts_like(path: Path, options: ScoredOptions) -> CheckpointFacts:
@@ -92,9 +70,7 @@ def _facts(images: ImageSet, options: ScoredOptions) -> CheckpointFacts:
     return CheckpointFacts("global", 0, *facts, reading=reading)
 
 
-def _drawn(facts: CheckpointFacts, seed: int) -> Checkpoint:
-    """Return the model that init would write with this seed."""
-    architecture = Architecture.from_dict(facts.architecture)
-    net = build(architecture, torch_generator(seed, "init"))
+def _undrawn(facts: CheckpointFacts, seed: int) -> Checkpoint:
+    """Return the model that init would write with this seed, without tensors."""
     header = Provenance("init", seed=seed).header("checkpoint", facts)
-    return Checkpoint(NO_FILE, facts, "", tensors_of(net), header)
+    return Checkpoint(NO_FILE, facts, "", {}, header)

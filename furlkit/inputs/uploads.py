@@ -17,6 +17,7 @@ from furlkit.files.container.header import short
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.opening import same_bytes
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.settings import fill
 from furlkit.weights import online_name
 
@@ -252,7 +253,7 @@ def provenance_of(
     options: UploadOptions, clients: Sequence[Upload], **resolved: Any
 ) -> Provenance:
     """Provenance of the result; `resolved`: options decided by the inputs."""
-    contents = {f"client {c.facts.client}": c.content for c in clients}
+    contents = by_role("aggregate", inputs={c.facts.client: c for c in clients})
     return Provenance("aggregate", {**options.recorded, **resolved}, None, contents)
 
 

@@ -12,7 +12,7 @@ from furlkit import console
 from furlkit.data.augment import instahide, normalise, plain, sobel
 from furlkit.data.batches import Images, View
 from furlkit.models.architecture import Net
-from furlkit.models.heads import ClassHead
+from furlkit.models.description import ClassHead
 from furlkit.randomness import torch_generator
 
 BATCH = 256

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from furlkit.models.architecture import Architecture
+from furlkit.models.description import Architecture
 from furlkit.models.heads import conv3x3
 
 

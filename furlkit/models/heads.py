@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from furlkit.catalogue import Head, load
 
 N = TypeVar("N", bound=nn.Module)
-NORMS = ("hidden", "all")  # Layers of a projector with BatchNorm; default first.
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
 
 
@@ -130,19 +129,6 @@ class Decoder(nn.Module):
 def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
     """A 3x3 convolution that keeps the size of the map, without bias."""
     return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-
-
-class ClassHead(NamedTuple):
-    """Classification head: name, number among several heads, number of classes."""
-
-    name: str
-    number: int
-    classes: int
-
-    def logits(self, net: Any, h: Tensor) -> Tensor:
-        """(B, feature_dim) -> (B, classes), selected from several heads by number."""
-        found = getattr(net, self.name)(h)
-        return found if found.ndim == 2 else found[:, self.number]
 
 
 def give_classifier(

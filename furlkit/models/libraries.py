@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from furlkit.errors import UsageError, did_you_mean
-from furlkit.models.architecture import Architecture
+from furlkit.models.description import Architecture
 
 CLASSES = 1000  # Default number of classes in torchvision.
 # Networks with additional classifiers inside, used only in training.

@@ -1,44 +1,19 @@
 """From checkpoint to net and back."""
 
-import json
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import View
 from furlkit.errors import InputError
-from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
-from furlkit.files.targets import TargetFacts
-from furlkit.models.architecture import Architecture, Net, build
+from furlkit.files.checkpoint import Checkpoint
+from furlkit.models.architecture import Net, build
+from furlkit.models.description import architecture_of
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic
-
-
-def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
-    """Architecture described by a checkpoint's header.
-
-    A file with only some parts has only the heads among these parts.
-    """
-    whole = full_architecture(path, facts)
-    return whole if facts.parts is None else whole.only(facts.parts)
-
-
-def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
-    """Architecture with all heads, including heads kept by clients."""
-    try:
-        return _parsed(json.dumps(facts.architecture))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-@lru_cache
-def _parsed(text: str) -> Architecture:
-    """Parse an architecture; cached."""
-    return Architecture.from_dict(json.loads(text))
 
 
 def fitting_net(checkpoint: Checkpoint) -> Net:
@@ -53,6 +28,12 @@ def fitting_net(checkpoint: Checkpoint) -> Net:
     _check_complete(path, net, sorted(expected.keys() - tensors.keys()))
     check_tensors(path, expected, tensors)
     return net
+
+
+def check_fit(checkpoints: Iterable[Checkpoint]) -> None:
+    """Check that the tensors of each checkpoint fit the architecture."""
+    for checkpoint in checkpoints:
+        fitting_net(checkpoint)
 
 
 def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
@@ -129,14 +110,3 @@ def _check_complete(path: Path, net: nn.Module, missing: list[str]) -> None:
         )
     if missing:
         raise InputError(f"{path}: lacks {', '.join(missing[:3])} of its architecture")
-
-
-def z_width(checkpoint: Checkpoint) -> int:
-    """Length of a model's z; a model without z is refused."""
-    z_dim = architecture_of(checkpoint.path, checkpoint.facts).z_dim
-    if z_dim is None:
-        raise InputError(
-            f"{checkpoint.path}: has no projector, so no z; use --layer h, or create "
-            "the model with init --head projector"
-        )
-    return z_dim

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from furlkit.errors import InputError
 from furlkit.files.pretrained import Pretrained
-from furlkit.models.architecture import Architecture, Net
+from furlkit.models.architecture import Net
+from furlkit.models.description import Architecture
 from furlkit.models.libraries import first_convolution
 from furlkit.weights import Tensors, is_batchnorm_statistic
 

@@ -5,30 +5,20 @@ h_s    the representation by the client's style model
 G      two layers, (h_c, h_s) -> h', with the length of h_c
 """
 
-from dataclasses import replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.architecture import Net, build
+from furlkit.models.description import style_architecture
 from furlkit.models.heads import mlp
-from furlkit.models.loading import full_architecture
 from furlkit.weights import Tensors
 
 N = TypeVar("N", bound=nn.Module)
 PREFIX = "style."  # Prefix of the style model's tensors in a private file.
 HIDDEN = 256  # Width between G's layers: FedStyle's "by default".
-
-
-def style_architecture(
-    model: Checkpoint, projector: tuple[int, ...] | None = None
-) -> Architecture:
-    """Encoder of the content model, with a new projector or without a projector."""
-    whole = full_architecture(model.path, model.facts)
-    heads = {"projector": projector} if projector else {}
-    return replace(whole, heads=heads, projector_norm="hidden")
 
 
 def empty_generator(h_dim: int) -> nn.Sequential:

@@ -157,7 +157,7 @@ def learner(
     class_weights: bool,
     mean_over: str,
 ) -> SelfLabelling:
-    """`head`: the models.heads.ClassHead that predicts the labels.
+    """`head`: the models.description.ClassHead that predicts the labels.
 
     `weak`: augmentation of the view for the labels; None for a single view.
     """

@@ -20,7 +20,7 @@ def soft_label_loss(logits: Tensor, p: Tensor) -> Tensor:
 def step(net, batch, *, head, probabilities: Tensor) -> Forward:
     """Classify one view; `probabilities` (n, C) has a row for every image.
 
-    `head` is a models.heads.ClassHead.
+    `head` is a models.description.ClassHead.
     """
     x = batch.one_view()
     h = net.encoder(x)

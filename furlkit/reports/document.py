@@ -1,39 +1,12 @@
 """Metrics document and result line of protocols that score with labels."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.evaluation.scores import accuracy, confusion_matrix, per_class_accuracy
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.reports.metrics import domains_text, spread_of
-
-
-def scores(
-    trained: Sequence[Tensor], labels: Tensor, classes: int, name: str = ""
-) -> dict[str, Any]:
-    """Accuracy over all images and by class, and the confusion matrix.
-
-    With the predictions of several classifiers, called `name` (probes), the accuracies
-    are means over the classifiers and the matrix is a sum. The document then also holds
-    the accuracy of every classifier and the standard deviation, accuracy_std.
-    """
-    together = torch.cat([*trained]), labels.repeat(len(trained))
-    found = {
-        "accuracy": accuracy(*together),
-        "per_class": per_class_accuracy(*together, classes),
-        "confusion": confusion_matrix(*together, classes),
-        "test_examples": len(labels),
-    }
-    if len(trained) > 1:
-        each = [accuracy(predictions, labels) for predictions in trained]
-        found |= {name: each, "accuracy_std": stdev(each)}
-    return found
 
 
 def mean_of_domains(domains: dict[str, dict[str, Any]]) -> dict[str, Any]:

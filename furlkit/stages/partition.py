@@ -21,7 +21,7 @@ from furlkit.data.sets.split import drawn_positions
 from furlkit.errors import UsageError
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
@@ -85,9 +85,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         resolved = {**options.recorded, **groups, "clients": len(parts)}
         inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
         provenance = Provenance("partition", resolved, options.seed, inputs)
-        content = made_before(options, "partition", provenance, facts)
-        if content:
-            return already(options.output, content)
+        if made := existing_result(options, "partition", provenance, facts):
+            return made
         result["content"] = write_partition(
             options.output, parts, public, histogram, facts, provenance, domains
         )

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from furlkit.attacks.backdoor import backdoor_loss, stamped
-from furlkit.data.augment import Augmentation, normalise, plain
+from furlkit.data.augment import normalise, plain
+from furlkit.data.augmentation import Augmentation
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.models.loading import load_net, tensors_of, view_of
 from furlkit.weights import Tensors, divide

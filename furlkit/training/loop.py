@@ -9,6 +9,7 @@ training that is killed and resumed ends with the same bytes.
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -174,8 +175,11 @@ class _State:
 
     def add(self, losses: dict[str, Tensor]) -> None:
         for name, loss in losses.items():
-            value = loss.detach().to(wide_dtype(loss.device))
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            if name in self.sums:
+                self.sums[name] += loss.detach()
+            else:
+                wide = wide_dtype(loss.device)
+                self.sums[name] = loss.detach().to(wide, copy=True)
 
 
 def train(job: Job, keeper: Keeper) -> Iterator[Step]:
@@ -293,7 +297,7 @@ class Trainer:
         The name is "" for the objective, and the term's name for a term.
         """
         mixed = self.dtype is not torch.float32
-        with torch.autocast(self.device.type, self.dtype, enabled=mixed):
+        with torch.autocast(self.device.type, self.dtype) if mixed else nullcontext():
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
         losses, passes = dict(forward.losses), {"": forward}
@@ -303,8 +307,7 @@ class Trainer:
                 losses |= found.losses
             else:
                 losses[name] = found
-        loss = torch.stack([value.float() for value in losses.values()]).sum()
-        self._update(loss, lr, forward.counts)
+        self._update(_sum([*losses.values()]), lr, forward.counts)
         return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 
     def _update(self, loss: Tensor, lr: float, counts: Tensor | None) -> None:
@@ -348,6 +351,12 @@ class Trainer:
         self.learner.load_state_dict(state)
         self.optimiser.load(below("optimiser.", tensors), values["optimiser_steps"])
         self.scale.load(values["scale"], values["good_steps"])
+
+
+def _sum(losses: list[Tensor]) -> Tensor:
+    """Sum of the losses in float32; a single loss needs no operation."""
+    wide = [loss.float() for loss in losses]
+    return wide[0] if len(wide) == 1 else torch.stack(wide).sum()
 
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:

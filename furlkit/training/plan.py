@@ -1,7 +1,7 @@
-"""Length and speed of a training: epochs, learning rates, phases."""
+"""Length and speed of a training: epochs, learning rates, phases; no torch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -52,6 +52,16 @@ class Plan:
         if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
             raise ValueError(f"{self.phases} do not add up to {self.epochs} epochs")
 
+    def of_round(self, round_: int) -> "Plan":
+        """Plan of a round, counted from 1; a schedule of several rounds continues."""
+        first = round_ - 1 if self.schedule_rounds > 1 else self.first_round
+        if self.schedule == "cosine" and first >= self.schedule_rounds:
+            raise UsageError(
+                f"--schedule-rounds {self.schedule_rounds}: this is round {round_}, and "
+                "a cosine schedule has reached 0 by then; give the number of all rounds"
+            )
+        return replace(self, first_round=first)
+
     def phase_at(self, epoch: int) -> int:
         """Number of the phase of an epoch, counted from 0."""
         ends = accumulate(phase.epochs for phase in self.phases)
@@ -75,6 +85,15 @@ class Plan:
         if self.head_lr is None or part != "classifier":
             return 1.0
         return self.head_lr / self.lr
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Execution on the device: affects rounding, not the mathematics."""
+
+    channels_last: bool = True
+    compile: bool = False
+    save_every: float = 60.0
 
 
 def parse_phases(text: str) -> tuple[Phase, ...]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from furlkit.files.progress import Progress, ProgressFile
 from furlkit.runtime import no_primitive
 from furlkit.training import loop, processes, signals
 from furlkit.training.loop import Job
+from furlkit.training.plan import Execution
 from furlkit.weights import Tensors, below
 
 COLLAPSED_SHARE = 0.9  # Share of the images in the largest cluster.
@@ -65,15 +65,6 @@ class _Single(Jobs):
     def finish(self, turn: int, last: loop.Epoch) -> None:
         if not self._job.may_collapse:
             warn_of_collapse(self._job.title, last)
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Execution on the device: affects rounding, not the mathematics."""
-
-    channels_last: bool = True
-    compile: bool = False
-    save_every: float = 60.0
 
 
 def prepare(net: nn.Module, execution: Execution) -> None:

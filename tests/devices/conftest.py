@@ -23,14 +23,14 @@ def here():
 
 
 @pytest.fixture
-def world(exchanged, monkeypatch):
+def round_of_files(exchanged, monkeypatch):
     """The files of a round, in the current folder."""
     monkeypatch.chdir(exchanged)
     return exchanged
 
 
 @pytest.fixture
-def both(world, here, tmp_path):
+def both(round_of_files, here, tmp_path):
     """Run a command on the CPU and on the device, and compare all files of both.
 
     A word "OUT/name" is a file that the command writes. Gives what the device counted.
@@ -60,6 +60,15 @@ def trained(both, tmp_path):
         return counter
 
     return run
+
+
+def words_of(cases: dict, name: str, new: str):
+    """Words of a method of the catalogue; a method without words fails by name."""
+    if name not in cases:
+        pytest.fail(
+            f"{name}: {new} is new in the catalogue, and has no case for a device"
+        )
+    return cases[name]
 
 
 def check_alike(one: Path, other: Path) -> None:

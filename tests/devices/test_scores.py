@@ -10,6 +10,7 @@ from furlkit import catalogue
 from furlkit.catalogue import Group
 from furlkit.evaluation import clusters, drift, knn, linear, logistic, scores
 from tests.device import NAME, device
+from tests.devices.conftest import words_of
 from tests.exchanged import DATA
 from tests.helpers import furlkit
 
@@ -68,7 +69,8 @@ def protocols():
 
 @pytest.mark.parametrize(("name", "case"), list(protocols()))
 def test_a_protocol_gives_the_same_scores_on_the_device(both, name, case):
-    counter = both("evaluate", name, *CASES[name][case], "-o", "OUT/score.json")
+    words = words_of(CASES, name, "this protocol")[case]
+    counter = both("evaluate", name, *words, "-o", "OUT/score.json")
     assert not counter.reads, "a training step waited"
 
 

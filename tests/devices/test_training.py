@@ -9,13 +9,14 @@ import torch
 
 from furlkit import catalogue
 from furlkit.catalogue import Choice, Flag
-from furlkit.catalogue.exchanges import SHARE_ROWS
+from furlkit.catalogue.registry import COMMANDS
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, view_of
 from furlkit.objectives.similarity import Distiller
 from tests.device import device
+from tests.devices.conftest import words_of
 from tests.exchanged import DATA, FAST, model_of, term_words
 from tests.helpers import furlkit
 
@@ -101,23 +102,6 @@ def test_an_own_model_never_waits_for_the_device(trained, name, more):
     trained(*CLIENT, "--personal", name, *more, *KEPT)
 
 
-def test_a_client_keeps_norms_of_the_device(trained):
-    trained(*CLIENT, "--keep-norms", *KEPT)
-
-
-def test_layers_are_frozen_on_the_device(trained):
-    trained(*CLIENT, "--train-layers", "conv3,bn3", "--objective", "byol", *KEPT)
-
-
-def test_correlations_are_shared_and_used_on_the_device(trained):
-    spectral = ("--objective", "spectral", "--correlations", "R", "--private", "s_0")
-    trained(*SECOND, *spectral, "--correlations-out", "OUT/R", *KEPT)
-
-
-def test_images_are_assigned_to_centroids_on_the_device(trained):
-    trained(*SECOND, "--objective", "orchestra", "--centroids", "z", *KEPT)
-
-
 @pytest.mark.parametrize("personal", ["apfl", "ditto"])
 def test_other_images_of_a_batch_are_sent_once_for_both_models(trained, personal):
     trained(*CLIENT, "--personal", personal, "--objective", "cluster", *KEPT)
@@ -125,40 +109,6 @@ def test_other_images_of_a_batch_are_sent_once_for_both_models(trained, personal
 
 def test_an_alpha_that_learns_never_waits_for_the_device(trained):
     trained(*CLIENT, "--personal", "apfl", "--own-share-rate", 0.1, *KEPT)
-
-
-SHARED = ("--features-out", "OUT/rows", "--dictionary-size", 32)
-
-
-@pytest.mark.parametrize("statistics", ["running", "batch"])
-@pytest.mark.parametrize("rows", SHARE_ROWS)
-def test_rows_are_shared_from_the_device(trained, rows, statistics):
-    how = ("--share-rows", rows)
-    if rows != "averaged":
-        how += ("--rows-statistics", statistics)
-    trained(*CLIENT, *SHARED, *how, *KEPT)
-
-
-@pytest.mark.parametrize("negatives", ["fused", "remote"])
-@pytest.mark.parametrize(
-    "name", [name for name, o in catalogue.OBJECTIVES.items() if "z_dict" in o.inputs]
-)
-def test_rows_of_others_are_negatives_on_the_device(trained, name, negatives):
-    rows = ("--dictionary", "dictionary", "--negatives", negatives)
-    trained(*SECOND, "--objective", name, *rows, "--leave-own-out")
-
-
-@pytest.mark.parametrize("source", ["client", "global"])
-def test_own_rows_are_positives_on_the_device(trained, source):
-    rows = ("--dictionary", "dictionary", "--dictionary-positive", "own")
-    kept = ("--private", "k_0", *KEPT)
-    trained(*SECOND, *rows, "--dictionary-from", source, *SHARED, *kept)
-
-
-def test_helpers_answer_on_the_device(trained):
-    helpers = ("--helper", "f_0", "--helper", "f_1", "--confidence", 0)
-    words = ("local-train", "p", "f", *FAST, "--client", 0)
-    trained(*words, "--objective", "fedmatch", *helpers)
 
 
 @pytest.mark.parametrize("more", [
@@ -228,8 +178,8 @@ ANCHORS = ("--anchors", 64)
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TEACHERS))
 def test_a_teacher_never_waits_for_the_device(trained, name, more):
     queue = ANCHORS if name == "ensemble" else ()
-    words = ("distill", *TEACHERS[name], "--teacher", name, *FAST, *queue, *more)
-    trained(*words)
+    files = words_of(TEACHERS, name, "this teacher")
+    trained("distill", *files, "--teacher", name, *FAST, *queue, *more)
 
 
 @pytest.mark.parametrize("form", ["top", "matrix"])
@@ -237,7 +187,7 @@ def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form):
     trained("distill", form, "g0", *FAST, *ANCHORS)
 
 
-def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
+def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, round_of_files):
     """The places of the anchors that are kept on the CPU follow those that are loaded."""
     asked = []
 
@@ -248,9 +198,9 @@ def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
             asked.append(anchors.clone())
             return torch.ones(len(images), len(anchors))
 
-    net = load_net(read_checkpoint(world / "g0"), device())
+    net = load_net(read_checkpoint(round_of_files / "g0"), device())
     how = {"layer": "h", "width": 102, "anchors": 8, "temperature": 0.1, "ema": 0.9}
-    view = view_of(read_checkpoint(world / "g0"), Augmentation())
+    view = view_of(read_checkpoint(round_of_files / "g0"), Augmentation())
     pixels = np.load("d.npz")["images"]
     images = Images(pixels, None, np.arange(20), view, device())
     first, second = (Distiller(net, Matrix(), **how) for _ in range(2))
@@ -267,13 +217,25 @@ def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
     assert asked[-1].tolist() == second.anchors.tolist()
 
 
-@pytest.mark.parametrize("name", ["simclr", "byol"])
-def test_an_alignment_model_is_trained_on_the_device(trained, name):
-    words = ("pretrain-align", "g0", *FAST, "--objective", name)
-    trained(*words, "--targets-out", "OUT/targets")
+STYLE = ("pretrain-style", "p", "g0", *FAST, "--client", 0, "--projector", "16,8")
+PRETRAINED = {
+    "pretrain-align": [
+        ("pretrain-align", "g0", *FAST, "--objective", name, "--targets-out",
+         "OUT/targets") for name in ("simclr", "byol")
+    ],
+    "pretrain-style": [
+        (*STYLE, "--lr", 1e-5, *more)
+        for more in ((), ("--reduction", "paper"), ("--no-normalise",))
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [(), ("--reduction", "paper"), ("--no-normalise",)])
-def test_a_style_model_is_trained_on_the_device(trained, more):
-    words = ("pretrain-style", "p", "g0", *FAST, "--client", 0, *more)
-    trained(*words, "--projector", "16,8", "--lr", 1e-5)
+def pretrainings():
+    for name in (name for name in COMMANDS if name.startswith("pretrain-")):
+        for place in range(len(PRETRAINED.get(name, [()]))):
+            yield pytest.param(name, place, id=f"{name}{place}")
+
+
+@pytest.mark.parametrize(("name", "place"), [*pretrainings()])
+def test_a_model_is_pretrained_on_the_device(trained, name, place):
+    trained(*words_of(PRETRAINED, name, "this command")[place])

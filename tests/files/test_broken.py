@@ -23,7 +23,7 @@ DIGITS = ("--data", "digits")
 
 
 @pytest.fixture
-def world(world):
+def shared_files(world):
     """The tiny world, and files for each of FedCA's and FLESD's inputs."""
     provenance, index = Provenance("local-train", {}, 0), np.arange(3)
     rows = np.eye(3, 4, dtype=np.float32)
@@ -51,117 +51,135 @@ def world(world):
     return world
 
 
-def aggregate(world, broken):
+def aggregate(shared_files, broken):
     """The commands that open a file: how each is given the broken one."""
-    others = world.clients[1:]
-    return "aggregate", *others[:1], broken, *others[1:], "-o", world.output
+    others = shared_files.clients[1:]
+    return "aggregate", *others[:1], broken, *others[1:], "-o", shared_files.output
 
 
-def local_train_partition(world, broken):
-    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
-    return "local-train", broken, world.model, *DIGITS, *rest
+def local_train_partition(shared_files, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", shared_files.output)
+    return "local-train", broken, shared_files.model, *DIGITS, *rest
 
 
-def local_train_global(world, broken):
-    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
-    return "local-train", world.partition, broken, *DIGITS, *rest
+def local_train_global(shared_files, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", shared_files.output)
+    return "local-train", shared_files.partition, broken, *DIGITS, *rest
 
 
-def local_train_dictionary(world, broken):
-    return *local_train_global(world, world.model), "--dictionary", broken
+def local_train_dictionary(shared_files, broken):
+    return *local_train_global(shared_files, shared_files.model), "--dictionary", broken
 
 
-def local_train_align(world, broken):
+def local_train_align(shared_files, broken):
     more = ("--align", broken, "--align-data", "digits")
-    return *local_train_global(world, world.model), *more
+    return *local_train_global(shared_files, shared_files.model), *more
 
 
-def local_train_private(world, broken):
-    return *local_train_global(world, world.model), "--private", broken
+def local_train_private(shared_files, broken):
+    return *local_train_global(shared_files, shared_files.model), "--private", broken
 
 
-def local_train_neighbours(world, broken):
-    model = world.folder / "clusters.safetensors"
+def local_train_neighbours(shared_files, broken):
+    model = shared_files.folder / "clusters.safetensors"
     words = ("init", *DIGITS, "--width", 0.02, "--objective", "cluster")
     assert model.exists() or furlkit(*words, "-o", model) == 0
     more = ("--objective", "cluster", "--neighbours-from", broken)
-    return *local_train_global(world, model), *more
+    return *local_train_global(shared_files, model), *more
 
 
-def aggregate_dictionary(world, broken):
-    return "aggregate", "--rule", "dictionary", broken, "-o", world.output
+def aggregate_dictionary(shared_files, broken):
+    return "aggregate", "--rule", "dictionary", broken, "-o", shared_files.output
 
 
-def aggregate_ensemble(world, broken):
-    return "aggregate", "--rule", "ensemble", broken, "-o", world.output
+def aggregate_ensemble(shared_files, broken):
+    return "aggregate", "--rule", "ensemble", broken, "-o", shared_files.output
 
 
-def aggregate_similarity(world, broken):
-    return aggregate_ensemble(world, broken)
+def aggregate_similarity(shared_files, broken):
+    return aggregate_ensemble(shared_files, broken)
 
 
-def distill_ensemble(world, broken):
-    return "distill", broken, world.model, *DIGITS, "--epochs", 1, "-o", world.output
+def distill_ensemble(shared_files, broken):
+    return (
+        "distill",
+        broken,
+        shared_files.model,
+        *DIGITS,
+        "--epochs",
+        1,
+        "-o",
+        shared_files.output,
+    )
 
 
-def distill_start(world, broken):
-    ensemble = world.folder / "ensemble.safetensors"
-    return "distill", ensemble, broken, *DIGITS, "--epochs", 1, "-o", world.output
+def distill_start(shared_files, broken):
+    ensemble = shared_files.folder / "ensemble.safetensors"
+    return (
+        "distill",
+        ensemble,
+        broken,
+        *DIGITS,
+        "--epochs",
+        1,
+        "-o",
+        shared_files.output,
+    )
 
 
-def pretrain_align(world, broken):
-    outputs = ("--targets-out", world.folder / "t", "-o", world.output)
+def pretrain_align(shared_files, broken):
+    outputs = ("--targets-out", shared_files.folder / "t", "-o", shared_files.output)
     return "pretrain-align", broken, *DIGITS, "--epochs", 1, *outputs
 
 
-def pretrain_style(world, broken):
-    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
-    return "pretrain-style", world.partition, broken, *DIGITS, *rest
+def pretrain_style(shared_files, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", shared_files.output)
+    return "pretrain-style", shared_files.partition, broken, *DIGITS, *rest
 
 
-def dry_run(world, broken):
-    return *local_train_global(world, broken), "--dry-run"
+def dry_run(shared_files, broken):
+    return *local_train_global(shared_files, broken), "--dry-run"
 
 
-def evaluate(world, broken):
-    return "evaluate", "knn", broken, *DIGITS, "-o", world.output
+def evaluate(shared_files, broken):
+    return "evaluate", "knn", broken, *DIGITS, "-o", shared_files.output
 
 
-def embed(world, broken):
-    return "embed", broken, *DIGITS, "-o", world.output
+def embed(shared_files, broken):
+    return "embed", broken, *DIGITS, "-o", shared_files.output
 
 
-def neighbours(world, broken):
-    return "neighbours", broken, *DIGITS, "-o", world.output
+def neighbours(shared_files, broken):
+    return "neighbours", broken, *DIGITS, "-o", shared_files.output
 
 
-def export(world, broken):
-    return "export", broken, "-o", world.folder / "exported"
+def export(shared_files, broken):
+    return "export", broken, "-o", shared_files.folder / "exported"
 
 
-def init_from(world, broken):
-    rest = ("--width", 0.02, "--projector", "8,4", "-o", world.output)
+def init_from(shared_files, broken):
+    rest = ("--width", 0.02, "--projector", "8,4", "-o", shared_files.output)
     return "init", *DIGITS, "--from", broken, *rest
 
 
-def plot(world, broken):
-    return "plot", "partition", broken, "-o", world.folder / "heat.png"
+def plot(shared_files, broken):
+    return "plot", "partition", broken, "-o", shared_files.folder / "heat.png"
 
 
-def inspect(world, broken):
+def inspect(shared_files, broken):
     return "inspect", "--verify", broken
 
 
-def packed_data(world, broken):
-    return "partition", "--data", broken, "-o", world.output
+def packed_data(shared_files, broken):
+    return "partition", "--data", broken, "-o", shared_files.output
 
 
-def split_file(world, broken):
-    rest = ("--scheme", "file", "--split-file", broken, "-o", world.output)
+def split_file(shared_files, broken):
+    rest = ("--scheme", "file", "--split-file", broken, "-o", shared_files.output)
     return "partition", *DIGITS, *rest
 
 
-# Each command, and the file of the world it is given.
+# Each command, and the file of the shared_files it is given.
 COMMANDS = {
     aggregate: "client_0", local_train_partition: "partition",
     local_train_global: "global", dry_run: "global", evaluate: "global",
@@ -289,9 +307,9 @@ BREAKAGES = {
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
-def test_broken_bytes(world, refused, command, breakage):
+def test_broken_bytes(shared_files, refused, command, breakage):
     make, message = BREAKAGES[breakage]
-    path = world.folder / f"{COMMANDS[command]}.safetensors"
+    path = shared_files.folder / f"{COMMANDS[command]}.safetensors"
     if command is packed_data and message == "do not match":
         message = "expected a dataset"
     if command is init_from and make is foreign:
@@ -299,21 +317,26 @@ def test_broken_bytes(world, refused, command, breakage):
     if command is packed_data and make is zipped_torch:
         message = "no array called images"  # A zip file is taken for an .npz.
     path.write_bytes(make(path.read_bytes()))
-    refused(world.folder, 65, (path, message), *command(world, path))
+    refused(shared_files.folder, 65, (path, message), *command(shared_files, path))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
-def test_missing_file_and_folder_in_its_place(world, refused, command):
-    missing = world.folder / "nowhere.safetensors"
-    refused(world.folder, 65, (missing, "no such file"), *command(world, missing))
+def test_missing_file_and_folder_in_its_place(shared_files, refused, command):
+    missing = shared_files.folder / "nowhere.safetensors"
+    refused(
+        shared_files.folder,
+        65,
+        (missing, "no such file"),
+        *command(shared_files, missing),
+    )
     missing.mkdir()
-    err = refused(world.folder, 65, (missing,), *command(world, missing))
+    err = refused(shared_files.folder, 65, (missing,), *command(shared_files, missing))
     assert "folder" in err or "image" in err
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
-def test_file_that_may_not_be_read(world, refused, monkeypatch, command):
-    path, real = world.folder / f"{COMMANDS[command]}.safetensors", os.open
+def test_file_that_may_not_be_read(shared_files, refused, monkeypatch, command):
+    path, real = shared_files.folder / f"{COMMANDS[command]}.safetensors", os.open
 
     def locked(name, *rest, **more):
         if name == path:
@@ -322,19 +345,21 @@ def test_file_that_may_not_be_read(world, refused, monkeypatch, command):
 
     monkeypatch.setattr(os, "open", locked)
     words = (path, "Permission denied")
-    refused(world.folder, 74, words, *command(world, path))
+    refused(shared_files.folder, 74, words, *command(shared_files, path))
 
 
 @pytest.mark.parametrize("count", [2, 64, "half"])
-def test_an_upload_with_negated_weights_is_not_averaged(world, refused, count):
+def test_an_upload_with_negated_weights_is_not_averaged(shared_files, refused, count):
     """Flips of top bits, two of which the sum of words of version 1 did not notice."""
-    opened = Container(world.clients[0])
+    opened = Container(shared_files.clients[0])
     weight = opened.entry("encoder.fc.weight")
     start = opened.body_start + weight.start
-    raw = np.frombuffer(world.clients[0].read_bytes(), np.uint8).copy()
+    raw = np.frombuffer(shared_files.clients[0].read_bytes(), np.uint8).copy()
     words = weight.size // 8 if count == "half" else count
     raw[start + 3 : start + 3 + 8 * words : 8] ^= 0x80
-    world.clients[0].write_bytes(raw.tobytes())
-    command = ("aggregate", *world.clients, "-o", world.output)
-    refused(world.folder, 65, (world.clients[0], "do not match"), *command)
-    refused(world.folder, 65, (world.clients[0],), *command, "--dry-run")
+    shared_files.clients[0].write_bytes(raw.tobytes())
+    command = ("aggregate", *shared_files.clients, "-o", shared_files.output)
+    refused(
+        shared_files.folder, 65, (shared_files.clients[0], "do not match"), *command
+    )
+    refused(shared_files.folder, 65, (shared_files.clients[0],), *command, "--dry-run")

@@ -59,16 +59,18 @@ def test_openings_do_not_grow_with_the_number_of_tensors(tmp_path, read):
     assert counts[0] == counts[1] > 0
 
 
-def test_local_train_reads_a_private_file_once(tmp_path):
-    world = round_0(tmp_path)
-    words = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
-    fast = ("--client", 0, "--epochs", 1, "--batch-size", 256, "--update", "own")
-    out = ("--private-out", tmp_path / "v0", "-o", tmp_path / "u0")
+@pytest.mark.parametrize("clients", ["0", "0-1"])
+def test_local_train_reads_a_private_file_once(tmp_path, clients):
+    files = round_0(tmp_path, ("--clients", 2))
+    words = ("local-train", files / "p.st", files / "g.st", "--data", "digits")
+    fast = ("--client", "0-1", "--epochs", 1, "--batch-size", 512, "--update", "own")
+    out = ("--private-out", files / "v{client}", "-o", files / "u{client}")
     assert furlkit(*words, *fast, *out) == 0
-    assert furlkit("aggregate", tmp_path / "u0", "-o", tmp_path / "g1") == 0
-    once = opened_by(read_private, tmp_path / "v0")
-    words = ("local-train", world / "p.st", tmp_path / "g1", "--data", "digits")
-    files = ("--private", tmp_path / "v0", "--private-out", tmp_path / "v1")
-    with openings(tmp_path / "v0") as found:
-        assert furlkit(*words, *fast, *files, "-o", tmp_path / "u1") == 0
+    assert furlkit("aggregate", files / "u0", files / "u1", "-o", files / "g1") == 0
+    once = opened_by(read_private, files / "v0")
+    words = ("local-train", files / "p.st", files / "g1", "--data", "digits", *fast)
+    private = ("--private", files / "v{client}", "--private-out", files / "w{client}")
+    with openings(files / "v0") as found:
+        out = ("--client", clients, "-o", files / "x{client}")
+        assert furlkit(*words, *private, *out) == 0
     assert len(found) == once > 0

@@ -105,19 +105,27 @@ def test_a_step_moves_the_rows_of_its_images_half_way_and_keeps_them_unit_rows()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def instance_start(tmp_path_factory):
     return round_0(tmp_path_factory.mktemp("instance"), ("--clients", 8), NET)
 
 
-def train(world, folder, *more):
-    words = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
+def train(instance_start, folder, *more):
+    words = (
+        "local-train",
+        instance_start / "p.st",
+        instance_start / "g.st",
+        "--data",
+        "digits",
+    )
     words += ("--objective", "instance", "--epochs", 1, "--batch-size", 32)
     files = ("--private-out", folder / "k{client}", "-o", folder / "c{client}")
     return furlkit(*words, "--client", "0-1", *more, *files)
 
 
-def test_the_bank_stays_in_the_private_file_and_the_next_round_has_it(world, tmp_path):
-    assert train(world, tmp_path) == 0
+def test_the_bank_stays_in_the_private_file_and_the_next_round_has_it(
+    instance_start, tmp_path
+):
+    assert train(instance_start, tmp_path) == 0
     names = {name.split(".")[0] for name in tensor_bytes(tmp_path / "c0")}
     assert names == {"encoder", "projector"}
     one = read_private(tmp_path / "k0", 0)
@@ -127,7 +135,13 @@ def test_the_bank_stays_in_the_private_file_and_the_next_round_has_it(world, tmp
     # A rate of nearly 0 and a bank that stays: the rows come back as they were.
     assert furlkit("aggregate", tmp_path / "c0", tmp_path / "c1",
                    "-o", tmp_path / "g1") == 0  # fmt: skip
-    words = ("local-train", world / "p.st", tmp_path / "g1", "--data", "digits")
+    words = (
+        "local-train",
+        instance_start / "p.st",
+        tmp_path / "g1",
+        "--data",
+        "digits",
+    )
     words += ("--objective", "instance", "--epochs", 1, "--bank-momentum", 1)
     words += ("--private", tmp_path / "k0", "--private-out", tmp_path / "k2")
     assert furlkit(*words, "--client", 0, "-o", tmp_path / "c2") == 0
@@ -136,10 +150,16 @@ def test_the_bank_stays_in_the_private_file_and_the_next_round_has_it(world, tmp
 
 
 def test_a_bank_that_is_broken_or_would_be_sent_is_refused(
-    world, tmp_path, refused, forge
+    instance_start, tmp_path, refused, forge
 ):
-    assert train(world, tmp_path) == 0
-    words = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
+    assert train(instance_start, tmp_path) == 0
+    words = (
+        "local-train",
+        instance_start / "p.st",
+        instance_start / "g.st",
+        "--data",
+        "digits",
+    )
     words += ("--objective", "instance", "--client", 0, "-o", tmp_path / "d")
     forge(tmp_path / "k0", {"memory.bank.rows": np.zeros((3, 8), np.float32)},
           {"round": 0})  # fmt: skip
@@ -148,11 +168,11 @@ def test_a_bank_that_is_broken_or_would_be_sent_is_refused(
     refused(tmp_path, 2, ("--send bank",), *words, "--send", "encoder,projector,bank")
 
 
-def test_no_label_is_read(world, tmp_path):
+def test_no_label_is_read(instance_start, tmp_path):
     packed = tmp_path / "packed.safetensors"
     assert furlkit("pack", "digits", "--no-labels", "-o", packed) == 0
     for folder, data in (("a", "digits"), ("b", packed)):
-        assert train(world, tmp_path / folder, "--data", data) == 0
+        assert train(instance_start, tmp_path / folder, "--data", data) == 0
     for name in ("c0", "k0"):
         both = [tensor_bytes(tmp_path / folder / name) for folder in "ab"]
         assert both[0] == both[1]

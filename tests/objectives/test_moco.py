@@ -170,21 +170,27 @@ BOTH = ("--send", "encoder,projector,target")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def moco_start(tmp_path_factory):
     return round_0(tmp_path_factory.mktemp("moco"), UNEVEN, NET)
 
 
-def train(world, folder, *more, model=None, client="0-1"):
-    words = ("local-train", world / "p.st", model or world / "g.st", *MOCO, *BOTH)
+def train(moco_start, folder, *more, model=None, client="0-1"):
+    words = (
+        "local-train",
+        moco_start / "p.st",
+        model or moco_start / "g.st",
+        *MOCO,
+        *BOTH,
+    )
     words = (*words, "--data", "digits", "--epochs", 1, "--batch-size", 64)
     files = ("--private-out", folder / "k{client}", "-o", folder / "c{client}")
     return furlkit(*words, "--client", client, *more, *files)
 
 
 @pytest.fixture
-def second(world, tmp_path):
+def second(moco_start, tmp_path):
     """A first round of two clients; gives its folder, with the global model g."""
-    assert train(world, tmp_path) == 0
+    assert train(moco_start, tmp_path) == 0
     clients = (tmp_path / "c0", tmp_path / "c1")
     assert furlkit("aggregate", *clients, "-o", tmp_path / "g") == 0
     return tmp_path
@@ -210,12 +216,12 @@ def test_both_networks_are_averaged_and_the_queue_stays(second):
 
 
 def test_the_next_round_starts_from_the_averaged_target_and_the_kept_queue(
-    world, second
+    moco_start, second
 ):
     """With a rate too small to move a weight, and a target that stays."""
     still = ("--optimiser", "sgd", "--lr", 1e-30, "--weight-decay", 0, "--ema", 1)
     own = ("--private", second / "k{client}")
-    assert train(world, second / "2", *still, *own, model=second / "g") == 0
+    assert train(moco_start, second / "2", *still, *own, model=second / "g") == 0
     shared = read_checkpoint(second / "g").tensors
     upload = read_checkpoint(second / "2" / "c0").tensors
     name = "target.encoder.conv1.weight"
@@ -224,16 +230,16 @@ def test_the_next_round_starts_from_the_averaged_target_and_the_kept_queue(
     kept = [read_private(second / d / "k0", 0).tensors for d in ("", "2")]
     assert kept[1]["queue.written"] == 2 * kept[0]["queue.written"]
     # Without its private file the client's queue is empty at first.
-    assert train(world, second / "3", *still, model=second / "g") == 0
+    assert train(moco_start, second / "3", *still, model=second / "g") == 0
     alone = read_private(second / "3" / "k0", 0).tensors
     assert alone["queue.written"] == kept[0]["queue.written"]
     assert digest(second / "2" / "c0") != digest(second / "3" / "c0")
 
 
 def test_a_queue_of_another_size_and_one_that_would_be_sent_are_refused(
-    world, second, refused
+    moco_start, second, refused
 ):
-    words = ("local-train", world / "p.st", second / "g", "--data", "digits")
+    words = ("local-train", moco_start / "p.st", second / "g", "--data", "digits")
     words = (*words, "--client", 0, "-o", second / "d", "--objective", "moco")
     own = ("--private", second / "k0", "--queue", 50)
     refused(second, 65, (second / "k0", "queue.rows"), *words, *own)

@@ -7,7 +7,7 @@ from torch import nn
 
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
-from furlkit.models.heads import ClassHead
+from furlkit.models.description import ClassHead
 from furlkit.objectives.selflabel import (
     inverse_frequency,
     learner,

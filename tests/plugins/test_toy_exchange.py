@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from furlkit import catalogue
-from furlkit.exchanges.exchange import Exchange, Kept, Written, is_asked_for
+from furlkit.exchanges.exchange import Exchange, Kept, is_asked_for
 from furlkit.files.features import FeatureFacts, read_features, write_features
 from furlkit.inputs.paths import fill
 from furlkit.models.embedding import embed
@@ -33,7 +33,7 @@ ENTRY = catalogue.Exchange(
         catalogue.Option("halves", catalogue.File("features", "halves", "received"), (),
                          multiple=True, recorded=False,
                          help="Rows with counts of a client; may be repeated."),
-        catalogue.Option("halves-out", catalogue.File("features", direction="sent",
+        catalogue.Option("halves-out", catalogue.File("features", "halves", "sent",
                          per_client=True), recorded=False,
                          help="Where to write the client's rows with counts."),
         catalogue.Option("draw", catalogue.Number(low=0), 1.0, "Weight of the drawing."),
@@ -53,17 +53,11 @@ class Halves(Exchange):
         self.active = is_asked_for("halves", values)
         if self.active:
             self.received, self.weight = values["halves"], values["draw"]
-            self.inputs = self.received
             self.out = values["halves_out"]
-            if self.out:
-                self.writes = (Written("halves", "features", "--halves-out", self.out),)
 
     def open(self, setup):
         self.setup = setup
         self.files = [read_features(path) for path in self.received]
-
-    def contents(self):
-        return {f"halves {file.facts.client}": file.content for file in self.files}
 
     def begin(self, client, net):
         if not self.files:

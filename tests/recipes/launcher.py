@@ -30,11 +30,11 @@ def serve(place: str) -> None:
 
     import furlkit.stages.aggregate.checkpoints
     import furlkit.stages.aggregate.rows
-    import furlkit.stages.evaluate.frozen
-    import furlkit.stages.init
+    import furlkit.stages.evaluate.work.frozen
+    import furlkit.stages.init.work
     import furlkit.stages.inspect
-    import furlkit.stages.local_train
-    import furlkit.stages.pretrain_align  # noqa: F401
+    import furlkit.stages.local_train.train
+    import furlkit.stages.pretrain_align.work  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)

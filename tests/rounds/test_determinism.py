@@ -20,41 +20,48 @@ FAST = ("--data", "digits", "--epochs", 1, "--batch-size", 32)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return round_0(tmp_path_factory.mktemp("world"))
+def round_of_files(tmp_path_factory):
+    return round_0(tmp_path_factory.mktemp("round_of_files"))
 
 
-def train(world, folder, clients, *more):
+def train(round_of_files, folder, clients, *more):
     """Train into a folder and return the bytes of each client's file."""
     pattern = folder / "c{client}.safetensors"
-    start = ("local-train", world / "p.st", world / "g.st", *FAST)
+    start = ("local-train", round_of_files / "p.st", round_of_files / "g.st", *FAST)
     assert furlkit(*start, "--client", clients, *more, "-o", pattern) == 0
     return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
-def test_together_in_another_order_or_one_at_a_time(world, tmp_path):
-    together = train(world, tmp_path / "a", "0-2")
-    shuffled = train(world, tmp_path / "b", "2,0,1")
+def test_together_in_another_order_or_one_at_a_time(round_of_files, tmp_path):
+    together = train(round_of_files, tmp_path / "a", "0-2")
+    shuffled = train(round_of_files, tmp_path / "b", "2,0,1")
     for client in (2, 1, 0):
-        alone = train(world, tmp_path / "c", client)
+        alone = train(round_of_files, tmp_path / "c", client)
     assert len(together) == 3 and together == shuffled == alone
     assert len(set(together.values())) == 3
 
 
-def test_inputs_in_another_place_give_the_same_bytes(world, tmp_path):
-    here = train(world, tmp_path / "a", 0)
+def test_inputs_in_another_place_give_the_same_bytes(round_of_files, tmp_path):
+    here = train(round_of_files, tmp_path / "a", 0)
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for name in ("p.st", "g.st"):
-        (moved / name).write_bytes((world / name).read_bytes())
+        (moved / name).write_bytes((round_of_files / name).read_bytes())
     assert train(moved, tmp_path / "b", 0) == here
     assert str(tmp_path).encode() not in here["c0.safetensors"]
 
 
-def test_another_process_gives_the_same_bytes(world, tmp_path):
-    here = train(world, tmp_path / "a", 0)["c0.safetensors"]
+def test_another_process_gives_the_same_bytes(round_of_files, tmp_path):
+    here = train(round_of_files, tmp_path / "a", 0)["c0.safetensors"]
     output = tmp_path / "b" / "c0.safetensors"
-    words = ["local-train", world / "p.st", world / "g.st", *FAST, "--client", 0]
+    words = [
+        "local-train",
+        round_of_files / "p.st",
+        round_of_files / "g.st",
+        *FAST,
+        "--client",
+        0,
+    ]
     words = [sys.executable, "-m", "furlkit", *words, "-q", "-o", output]
     environment = {**os.environ, "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
@@ -63,9 +70,9 @@ def test_another_process_gives_the_same_bytes(world, tmp_path):
     assert done.stderr == b"" and output.read_bytes() == here
 
 
-def test_another_seed_gives_other_weights(world, tmp_path):
+def test_another_seed_gives_other_weights(round_of_files, tmp_path):
     for name, seed in (("a", 0), ("b", 1)):
-        train(world, tmp_path / name, 0, "--seed", seed)
+        train(round_of_files, tmp_path / name, 0, "--seed", seed)
     one, other = (
         read_checkpoint(tmp_path / name / "c0.safetensors").tensors for name in "ab"
     )
@@ -73,8 +80,8 @@ def test_another_seed_gives_other_weights(world, tmp_path):
     assert not np.array_equal(one[name], other[name])
 
 
-def test_draws_depend_on_seed_round_and_client(world, tmp_path, monkeypatch):
-    train(world, tmp_path, 0)
+def test_draws_depend_on_seed_round_and_client(round_of_files, tmp_path, monkeypatch):
+    train(round_of_files, tmp_path, 0)
     following = tmp_path / "g1.st"
     assert furlkit("aggregate", tmp_path / "c0.safetensors", "-o", following) == 0
     purposes = []
@@ -84,10 +91,12 @@ def test_draws_depend_on_seed_round_and_client(world, tmp_path, monkeypatch):
         raise FurlkitError("enough")
 
     monkeypatch.setattr(train_stage, "run_jobs", stop)
-    cases = itertools.product((world / "g.st", following), (0, 1), (0, 1))
+    cases = itertools.product((round_of_files / "g.st", following), (0, 1), (0, 1))
     for model, client, seed in cases:
         words = ("--client", client, "--seed", seed, "-o", tmp_path / "x.st")
-        assert furlkit("local-train", world / "p.st", model, *FAST, *words) == 1
+        assert (
+            furlkit("local-train", round_of_files / "p.st", model, *FAST, *words) == 1
+        )
     assert len({derive(*purpose) for purpose in purposes}) == 8
 
 
@@ -101,17 +110,17 @@ def test_draws_depend_on_seed_round_and_client(world, tmp_path, monkeypatch):
         ("--device", "cpu"),
     ],
 )
-def test_how_it_is_run_leaves_no_trace(world, tmp_path, more):
-    usual = train(world, tmp_path / "a", 0)
-    assert train(world, tmp_path / "b", 0, *more) == usual
+def test_how_it_is_run_leaves_no_trace(round_of_files, tmp_path, more):
+    usual = train(round_of_files, tmp_path / "a", 0)
+    assert train(round_of_files, tmp_path / "b", 0, *more) == usual
 
 
-def test_training_touches_no_global_generator(world, tmp_path):
+def test_training_touches_no_global_generator(round_of_files, tmp_path):
     torch.manual_seed(11)
     numpys = np.random.get_state()[1].copy()  # noqa: NPY002
     before = torch.get_rng_state(), random.getstate()
     more = ("--blur", 0.5, "--solarise", 0.2, "--cutout", 2, "--randaugment", "2,9")
-    train(world, tmp_path, 0, *more)
+    train(round_of_files, tmp_path, 0, *more)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
     assert (np.random.get_state()[1] == numpys).all()  # noqa: NPY002
@@ -151,8 +160,8 @@ def test_a_round_by_hand_twice(tmp_path):
     assert len(a) == 12 and a == b
 
 
-def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
-    p, g, client = world / "p.st", world / "g.st", tmp_path / "c.st"
+def test_a_dry_run_of_every_stage_writes_nothing(round_of_files, tmp_path):
+    p, g, client = round_of_files / "p.st", round_of_files / "g.st", tmp_path / "c.st"
     start = ("local-train", p, g, *FAST, "--client", 0)
     assert furlkit(*start, "-o", client) == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*")}
@@ -172,12 +181,20 @@ def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*")} == before
 
 
-def test_seeds_are_read_by_every_stage_that_has_one(world, tmp_path, capsys):
+def test_seeds_are_read_by_every_stage_that_has_one(round_of_files, tmp_path, capsys):
     """Two seeds, two results; stages/evaluate/test_frozen.py tests the probe."""
     stages = [
         ("partition", "--data", "digits", "-o"),
         ("init", "--data", "digits", *NET, "-o"),
-        ("local-train", world / "p.st", world / "g.st", *FAST, "--client", 0, "-o"),
+        (
+            "local-train",
+            round_of_files / "p.st",
+            round_of_files / "g.st",
+            *FAST,
+            "--client",
+            0,
+            "-o",
+        ),
     ]
     for number, stage in enumerate(stages):
         outputs = [tmp_path / f"{number}_{seed}.st" for seed in (0, 1)]

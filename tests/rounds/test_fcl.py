@@ -19,7 +19,7 @@ SIZE = ("--dictionary-size", 30)
 
 
 @pytest.fixture(scope="module", params=["simclr", "moco"])
-def world(request, tmp_path_factory):
+def averaged_round(request, tmp_path_factory):
     """Three clients, whose models of round 1 have been averaged; the objective's name."""
     folder = tmp_path_factory.mktemp("fcl")
     net = ("--width", 0.02, "--projector", "16,8", "--objective", request.param)
@@ -30,13 +30,18 @@ def world(request, tmp_path_factory):
 
 
 @pytest.fixture
-def train(world, tmp_path):
+def train(averaged_round, tmp_path):
     """Train clients from a global model; files are written to the test's folder."""
-    name = (world / "objective").read_text()
+    name = (averaged_round / "objective").read_text()
     send = ("--send", "encoder,projector,target") if name == "moco" else ()
 
     def run(output, *more, model=None, clients="0", code=0):
-        words = ["local-train", world / "p", model or world / "g0", *DIGITS]
+        words = [
+            "local-train",
+            averaged_round / "p",
+            model or averaged_round / "g0",
+            *DIGITS,
+        ]
         words += ["--client", clients, "--objective", name, "--epochs", 1]
         words += ["--batch-size", 240, *send, "-q", *more, "-o", tmp_path / output]
         assert furlkit(*words) == code
@@ -98,15 +103,15 @@ def test_rows_do_not_change_the_model_nor_depend_on_how_it_is_sent(train, tmp_pa
 
 
 def test_rows_are_computed_by_the_slow_network_where_there_is_one(
-    world, shared, forge, tmp_path
+    averaged_round, shared, forge, tmp_path
 ):
     """Plain rows against embed, of the uploaded net or of its target under its names."""
     rows, upload = read_features(shared("a", "plain")).rows, load_file(tmp_path / "a")
     slow = {k: v for k, v in upload.items() if k.startswith("target.")}
-    assert bool(slow) == ((world / "objective").read_text() == "moco")
+    assert bool(slow) == ((averaged_round / "objective").read_text() == "moco")
 
     def near(model):
-        part = ("--partition", world / "p", "--part", 0, "--layer", "z")
+        part = ("--partition", averaged_round / "p", "--part", 0, "--layer", "z")
         assert furlkit("embed", model, *DIGITS, *part, "-o", tmp_path / "z") == 0
         z = read_features(tmp_path / "z").rows
         z /= np.linalg.norm(z, axis=1, keepdims=True)
@@ -132,7 +137,7 @@ def test_the_global_model_may_compute_the_rows(shared, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["averaged", "instahide"])
-def test_each_system_takes_the_rows_of_the_other(world, train, tmp_path, way):
+def test_each_system_takes_the_rows_of_the_other(averaged_round, train, tmp_path, way):
     """FedCA (SimCLR) with encrypted rows, FCL (MoCo) with averaged ones; two rounds."""
     out = ("--features-out", tmp_path / "f{client}", "--share-rows", way, *SIZE)
     train("c{client}", *out, "--private-out", tmp_path / "k{client}", clients="0-2")
@@ -143,7 +148,7 @@ def test_each_system_takes_the_rows_of_the_other(world, train, tmp_path, way):
     bank = read_features(tmp_path / "d")
     assert len(bank.rows) == 30
     assert bank.facts.share_rows == (None if way == "averaged" else way)
-    name, given = (world / "objective").read_text(), {"model": tmp_path / "g"}
+    name, given = (averaged_round / "objective").read_text(), {"model": tmp_path / "g"}
     kept = ("--private", tmp_path / "k0", "--private-out", tmp_path / "k")
     plain = epoch_losses(train("a", *kept, **given))[-1][name]
     bank = ("--dictionary", tmp_path / "d", "--leave-own-out")
@@ -151,7 +156,7 @@ def test_each_system_takes_the_rows_of_the_other(world, train, tmp_path, way):
 
 
 @pytest.fixture
-def bank(world, train, tmp_path):
+def bank(averaged_round, train, tmp_path):
     """Encrypted rows of three clients, 10 of each; the global model g is beside them."""
     out = ("--features-out", tmp_path / "f{client}", "--share-rows", "instahide", *SIZE)
     train("c{client}", *out, clients="0-2")
@@ -168,7 +173,7 @@ def test_without_a_bank_all_negatives_are_local_to_the_bit(train):
         assert train(way, "--negatives", way).read_bytes() == plain
 
 
-def test_which_negatives_a_client_takes_of_a_bank(world, train, bank):
+def test_which_negatives_a_client_takes_of_a_bank(averaged_round, train, bank):
     model = bank.with_name("g")
     given = ("--dictionary", bank, "--leave-own-out", "--negatives")
     ways = ("fused", "remote", "local")
@@ -176,7 +181,7 @@ def test_which_negatives_a_client_takes_of_a_bank(world, train, bank):
     usual, none = train("usual", *given[:-1], model=model), train("none", model=model)
     assert usual.read_bytes() == found["fused"].read_bytes()
     assert tensor_bytes(none) == tensor_bytes(found["local"])
-    name = (world / "objective").read_text()
+    name = (averaged_round / "objective").read_text()
     losses = {way: epoch_losses(path)[-1][name] for way, path in found.items()}
     assert losses["fused"] > max(losses["remote"], losses["local"])
     assert losses["remote"] != losses["local"]
@@ -188,11 +193,11 @@ MATCH = ("--neighbours", 3, "--neighbour-candidates", 12)
 
 
 def test_neighbours_are_a_term_of_their_own_that_leaves_all_draws_alone(
-    world, train, bank
+    averaged_round, train, bank
 ):
     """With a weight of 0 the model is that without the term, to the bit."""
     given = ("--dictionary", bank, "--leave-own-out")
-    model, name = bank.with_name("g"), (world / "objective").read_text()
+    model, name = bank.with_name("g"), (averaged_round / "objective").read_text()
     plain = train("plain", *given, model=model)
     still = train("still", *given, *MATCH, "--neighbour-weight", 0, model=model)
     assert tensor_bytes(still) == tensor_bytes(plain)
@@ -216,12 +221,23 @@ def test_neighbours_draw_images_nearer_to_the_bank(train, bank):
 
 
 def test_a_training_with_a_bank_and_neighbours_is_resumed_with_the_same_bytes(
-    world, train, bank, tmp_path, until_done
+    averaged_round, train, bank, tmp_path, until_done
 ):
-    name, given = (world / "objective").read_text(), ("--dictionary", bank, *MATCH)
+    name, given = (
+        (averaged_round / "objective").read_text(),
+        ("--dictionary", bank, *MATCH),
+    )
     given += ("--negatives", "remote", "--save-every", 0, "--batch-size", 100)
     given += ("--private-out", tmp_path / "k", "--epochs", 2)
-    words = ["local-train", world / "p", tmp_path / "g", *DIGITS, "--client", 0, "-q"]
+    words = [
+        "local-train",
+        averaged_round / "p",
+        tmp_path / "g",
+        *DIGITS,
+        "--client",
+        0,
+        "-q",
+    ]
     words += ["--objective", name, *given, "-o", tmp_path / "c"]
     assert furlkit(*words) == 0
     files = [tmp_path / "c", tmp_path / "k"]
@@ -244,14 +260,21 @@ def test_a_pool_of_rows_made_in_different_ways_is_named(shared, train, tmp_path,
     assert "Carlini" in said and "single images" in said
 
 
-def test_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done):
+def test_rows_are_the_same_after_a_kill(averaged_round, train, tmp_path, until_done):
     out = ("--features-out", tmp_path / "f", "--share-rows", "instahide", *SIZE)
     expected = train("c", *out, "--save-every", 0)
     before = [path.read_bytes() for path in (expected, tmp_path / "f")]
     for path in (expected, tmp_path / "f"):
         path.unlink()
-    words = ["local-train", world / "p", world / "g0", *DIGITS, "--client", 0]
-    words += ["--objective", (world / "objective").read_text(), "--epochs", 1]
+    words = [
+        "local-train",
+        averaged_round / "p",
+        averaged_round / "g0",
+        *DIGITS,
+        "--client",
+        0,
+    ]
+    words += ["--objective", (averaged_round / "objective").read_text(), "--epochs", 1]
     if "moco" in words:
         words += ["--send", "encoder,projector,target"]
     words += ["--batch-size", 240, "-q", *out, "--save-every", 0, "-o", expected]
@@ -270,14 +293,28 @@ def test_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done):
          ("--alpha", "--share-rows plain")),
     ],
 )  # fmt: skip
-def test_rows_that_cannot_be(world, refused, tmp_path, more, code, words):
-    train = ("local-train", world / "p", world / "g0", *DIGITS, "--client", 0)
+def test_rows_that_cannot_be(averaged_round, refused, tmp_path, more, code, words):
+    train = (
+        "local-train",
+        averaged_round / "p",
+        averaged_round / "g0",
+        *DIGITS,
+        "--client",
+        0,
+    )
     refused(tmp_path, code, words, *train, *more, "-o", tmp_path / "c")
 
 
-def test_own_rows_need_rows_that_are_kept(world, refused, tmp_path):
-    name = (world / "objective").read_text()
-    words = ("local-train", world / "p", world / "g0", *DIGITS, "--client", 0)
+def test_own_rows_need_rows_that_are_kept(averaged_round, refused, tmp_path):
+    name = (averaged_round / "objective").read_text()
+    words = (
+        "local-train",
+        averaged_round / "p",
+        averaged_round / "g0",
+        *DIGITS,
+        "--client",
+        0,
+    )
     words += ("--objective", name, "--dictionary-positive", "own", "--features-out")
     words += (tmp_path / "f", "--share-rows", "instahide", "-o", tmp_path / "c")
     said = "--share-rows instahide" if name == "simclr" else "--objective moco"
@@ -297,7 +334,7 @@ def test_a_client_of_too_few_images_for_a_mixture(tmp_path, refused):
 
 
 def test_a_bank_for_one_client_trains_it_as_the_full_bank_without_its_rows(
-    world, train, run, tmp_path
+    averaged_round, train, run, tmp_path
 ):
     """The server leaves the rows out, or the client does: the same bytes."""
     out = ("--features-out", tmp_path / "f{client}", "--share-rows", "plain", *SIZE)
@@ -323,7 +360,7 @@ def test_a_bank_for_one_client_trains_it_as_the_full_bank_without_its_rows(
     both = ("--dictionary", tmp_path / "for{client}")
     train("both{client}", *both, model=tmp_path / "g", clients="1-2")
     assert tensor_bytes(tmp_path / "both1") == tensor_bytes(local)
-    received = (world / "g0", tmp_path / "g", tmp_path / "for1")
+    received = (averaged_round / "g0", tmp_path / "g", tmp_path / "for1")
     (tmp_path / "run").mkdir()
     for path in (*rows, *models, *received, server):
         shutil.copy(path, tmp_path / "run" / f"{path.name}.safetensors")
@@ -334,6 +371,6 @@ def test_a_bank_for_one_client_trains_it_as_the_full_bank_without_its_rows(
     assert bank["payload"] == made.rows.nbytes + made.index.nbytes
 
 
-def test_for_needs_a_client(world, refused, tmp_path):
+def test_for_needs_a_client(averaged_round, refused, tmp_path):
     given = ("--rule", "dictionary", tmp_path / "f0", "--for", "../x")
     refused(tmp_path, 2, ["--for"], "aggregate", *given, "-o", tmp_path / "d")

@@ -28,7 +28,7 @@ CLIENTS = 3
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def fcl_start(tmp_path_factory):
     """Three clients and a global model of round 0 for the preset fcl."""
     folder = tmp_path_factory.mktemp("rows")
     net = ("--preset", "fcl", "--encoder", "cnn5", "--width", 0.05)
@@ -38,9 +38,16 @@ def world(tmp_path_factory):
     return folder
 
 
-def train(world, folder, *more, model="g0", client=0, epochs=1):
+def train(fcl_start, folder, *more, model="g0", client=0, epochs=1):
     """Train a client by the preset fcl: its model c, rows f and private file k."""
-    words = ("local-train", world / "p", world / model, *DIGITS, "--preset", "fcl")
+    words = (
+        "local-train",
+        fcl_start / "p",
+        fcl_start / model,
+        *DIGITS,
+        "--preset",
+        "fcl",
+    )
     words += ("--client", client, "--epochs", epochs, "--batch-size", 64, *VIEWS)
     words += ("--queue", 256, "--schedule", "constant", "-q", *more)
     words += ("--features-out", folder / "f", "--private-out", folder / "k")
@@ -63,9 +70,9 @@ def normalised_by_loops(norm, x):
     return found.float()
 
 
-def test_rows_of_a_round_match_loops(world, tmp_path):
+def test_rows_of_a_round_match_loops(fcl_start, tmp_path):
     """From the upload's slow network, image by image and channel by channel."""
-    train(world, tmp_path, "--dictionary-size", 300)
+    train(fcl_start, tmp_path, "--dictionary-size", 300)
     upload, digits = read_checkpoint(tmp_path / "c"), Source("digits").images()
     net = load_net(upload, torch.device("cpu"))
     load_tensors(net, below("target.", upload.tensors))
@@ -73,7 +80,7 @@ def test_rows_of_a_round_match_loops(world, tmp_path):
         m for m in net.modules() if isinstance(m, nn.BatchNorm2d | nn.BatchNorm1d)
     ):
         norm.forward = lambda x, norm=norm: normalised_by_loops(norm, x)
-    index = read_partition(world / "p").of(0)
+    index = read_partition(fcl_start / "p").of(0)
     (mean,), (std,) = upload.facts.mean, upload.facts.std
     purpose = (0, "share", 1, 0)
     places = numpy_generator(*purpose).choice(len(index), 100, replace=False)
@@ -148,12 +155,12 @@ def test_an_error_gives_the_statistics_back():
 # --- the option -----------------------------------------------------------------------
 
 
-def test_statistics_change_the_rows_alone_and_are_recorded(world, tmp_path):
+def test_statistics_change_the_rows_alone_and_are_recorded(fcl_start, tmp_path):
     folders = {}
     for name in ("batch", "running"):
         folders[name] = tmp_path / name
         more = () if name == "batch" else ("--rows-statistics", name)
-        train(world, folders[name], "--dictionary-size", 60, *more)
+        train(fcl_start, folders[name], "--dictionary-size", 60, *more)
     batch, running = folders.values()
     assert tensor_bytes(batch / "c") == tensor_bytes(running / "c")
     assert tensor_bytes(batch / "k") == tensor_bytes(running / "k")
@@ -171,9 +178,9 @@ def test_statistics_change_the_rows_alone_and_are_recorded(world, tmp_path):
     ],
 )
 def test_statistics_of_a_batch_need_fresh_rows_and_more_than_one(
-    world, refused, tmp_path, more, words
+    fcl_start, refused, tmp_path, more, words
 ):
-    given = ("local-train", world / "p", world / "g0", *DIGITS, "--client", 0)
+    given = ("local-train", fcl_start / "p", fcl_start / "g0", *DIGITS, "--client", 0)
     given += ("--features-out", tmp_path / "f", "--share-rows", "instahide", *more)
     given += ("--rows-statistics", "batch", "-o", tmp_path / "c")
     refused(tmp_path, 2, words, *given)
@@ -193,13 +200,13 @@ def separable(rows, keys):
 
 
 def test_rows_of_the_preset_are_not_told_from_keys_and_rows_in_eval_mode_are(
-    world, tmp_path
+    fcl_start, tmp_path
 ):
     """The classifier of 256 rows and 256 keys; chance is 50 %."""
     found = {}
     for name in ("batch", "running"):
         more = ("--dictionary-size", 256 * CLIENTS, "--rows-statistics", name)
-        folder = train(world, tmp_path / name, *more, "--lr", 0.03, epochs=4)
+        folder = train(fcl_start, tmp_path / name, *more, "--lr", 0.03, epochs=4)
         keys = load_file(folder / "k")["queue.rows"]
         found[name] = separable(load_file(folder / "f")["rows"], keys)
     assert found["batch"] <= 0.6 and found["running"] >= 0.8, found
@@ -209,12 +216,12 @@ def test_rows_of_the_preset_are_not_told_from_keys_and_rows_in_eval_mode_are(
 
 
 def test_a_bank_without_own_rows_gives_the_loss_of_the_whole_bank(
-    world, tmp_path, forge
+    fcl_start, tmp_path, forge
 ):
     """The server, or the client, leaves the client's rows out."""
     size = ("--dictionary-size", 60)
     for client in range(CLIENTS):
-        train(world, tmp_path / f"{client}", *size, client=client)
+        train(fcl_start, tmp_path / f"{client}", *size, client=client)
     uploads, rows = (
         [tmp_path / f"{client}" / name for client in range(CLIENTS)] for name in "cf"
     )
@@ -227,7 +234,7 @@ def test_a_bank_without_own_rows_gives_the_loss_of_the_whole_bank(
     outcomes = []
     for name in ("whole", "others", "for"):
         given = ("--dictionary", tmp_path / name, *size, "--private", tmp_path / "0/k")
-        folder = train(world, tmp_path / f"{name}_2", *given, model=model)
+        folder = train(fcl_start, tmp_path / f"{name}_2", *given, model=model)
         outcomes.append((epoch_losses(folder / "c"), tensor_bytes(folder / "c")))
     assert outcomes[0] == outcomes[1] == outcomes[2] and set(outcomes[0][0][0]) == {
         "moco",

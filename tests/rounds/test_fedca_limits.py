@@ -25,7 +25,7 @@ def aggregate(output, *files):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def fedca_round(tmp_path_factory):
     """Three clients that have shared rows in round 1, and targets of 60 images."""
     folder = tmp_path_factory.mktemp("fedca")
     net = ("--width", 0.02, "--projector", "8,4")
@@ -48,11 +48,18 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def train(world, tmp_path):
+def train(fedca_round, tmp_path):
     """Train client 2 for round 2 with more options; returns the file."""
 
     def run(name, *more, model="g1"):
-        words = ["local-train", world / "p", world / model, *DIGITS, "--client", 2]
+        words = [
+            "local-train",
+            fedca_round / "p",
+            fedca_round / model,
+            *DIGITS,
+            "--client",
+            2,
+        ]
         words += [] if "--phases" in more else ["--epochs", 1]
         words += ["--batch-size", 240, "--form", "oneway", "-q", *more]
         assert furlkit(*words, "-o", tmp_path / name) == 0
@@ -65,48 +72,52 @@ def losses(path):
     return epoch_losses(path)[-1]
 
 
-def test_no_dictionary_and_beta_0_is_one_way_nt_xent(world, train, tmp_path):
+def test_no_dictionary_and_beta_0_is_one_way_nt_xent(fedca_round, train, tmp_path):
     plain = tensor_bytes(train("plain"))
-    weightless = train("beta", "--align", world / "t", *ALIGN, "--beta", 0)
-    own = aggregate(tmp_path / "own", world / "f2")
+    weightless = train("beta", "--align", fedca_round / "t", *ALIGN, "--beta", 0)
+    own = aggregate(tmp_path / "own", fedca_round / "f2")
     more = ("--dictionary", own, "--leave-own-out")
     without = train("k", *more)
-    both = train("both", *more, "--align", world / "t", *ALIGN, "--beta", 0)
+    both = train("both", *more, "--align", fedca_round / "t", *ALIGN, "--beta", 0)
     assert (
         tensor_bytes(weightless) == tensor_bytes(without) == tensor_bytes(both) == plain
     )
     assert losses(both).keys() == {"simclr"}
 
 
-def test_own_rows_left_out_are_as_if_they_had_never_been_shared(world, train, tmp_path):
-    others = aggregate(tmp_path / "others", world / "f0", world / "f1")
-    left = tensor_bytes(train("left", "--dictionary", world / "d", "--leave-own-out"))
+def test_own_rows_left_out_are_as_if_they_had_never_been_shared(
+    fedca_round, train, tmp_path
+):
+    others = aggregate(tmp_path / "others", fedca_round / "f0", fedca_round / "f1")
+    left = tensor_bytes(
+        train("left", "--dictionary", fedca_round / "d", "--leave-own-out")
+    )
     assert left == tensor_bytes(train("never", "--dictionary", others))
-    assert left != tensor_bytes(train("all", "--dictionary", world / "d"))
+    assert left != tensor_bytes(train("all", "--dictionary", fedca_round / "d"))
 
 
-def test_more_negatives_cost_more(world, train):
+def test_more_negatives_cost_more(fedca_round, train):
     """Every image has 2, 14 or 21 more negatives."""
     plain, left, everything = (
         losses(train(name, *more))["simclr"]
         for name, more in (
             ("a", ()),
-            ("b", ("--dictionary", world / "d", "--leave-own-out")),
-            ("c", ("--dictionary", world / "d")),
+            ("b", ("--dictionary", fedca_round / "d", "--leave-own-out")),
+            ("c", ("--dictionary", fedca_round / "d")),
         )
     )
     assert plain < left < everything
 
 
 @pytest.mark.parametrize("form", ["oneway", "symmetric", "full"])
-def test_a_dictionary_goes_with_every_form(world, train, form):
+def test_a_dictionary_goes_with_every_form(fedca_round, train, form):
     plain = losses(train("a", "--form", form))
-    more = losses(train("b", "--form", form, "--dictionary", world / "d"))
+    more = losses(train("b", "--form", form, "--dictionary", fedca_round / "d"))
     assert more["simclr"] > plain["simclr"]
 
 
 @pytest.fixture
-def share(world, train, tmp_path):
+def share(fedca_round, train, tmp_path):
     """Share all 599 rows of client 2, in one order, from a net without BatchNorm in z."""
     net = ("--width", 0.02, "--projector", 4)
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "plain") == 0
@@ -131,9 +142,11 @@ def test_rows_of_the_global_model_are_the_client_s_where_nothing_is_learnt(share
     assert tensor_bytes(learnt[0]) != tensor_bytes(learnt[1]) == tensor_bytes(still[1])
 
 
-def test_rows_of_the_global_model_are_what_embed_makes_of_it(share, world, tmp_path):
+def test_rows_of_the_global_model_are_what_embed_makes_of_it(
+    share, fedca_round, tmp_path
+):
     rows = read_features(share("a", "--dictionary-from", "global")).rows
-    part = ("--partition", world / "p", "--part", 2, "--layer", "z")
+    part = ("--partition", fedca_round / "p", "--part", 2, "--layer", "z")
     words = ("embed", tmp_path / "plain", *DIGITS, *part, "-o", tmp_path / "z")
     assert furlkit(*words) == 0
     z = read_features(tmp_path / "z").rows
@@ -152,7 +165,7 @@ def test_whose_rows_are_shared_changes_nothing_of_the_training(share, tmp_path):
     assert "dictionary-from" not in Container(tmp_path / "a").header.options
 
 
-def test_averaged_rows_of_global_models_follow_equation_9(world, train, tmp_path):
+def test_averaged_rows_of_global_models_follow_equation_9(fedca_round, train, tmp_path):
     """alpha above 0: Z is the average of what both global models compute."""
     own = ("--dictionary-from", "global", "--features-out", tmp_path / "f")
     train("c1", *own, "--private-out", tmp_path / "v1", model="g0")
@@ -160,8 +173,8 @@ def test_averaged_rows_of_global_models_follow_equation_9(world, train, tmp_path
     train("c2", *own, *more)
     z = []
     for model in ("g0", "g1"):
-        part = ("--partition", world / "p", "--part", 2, "--layer", "z")
-        words = ("embed", world / model, *DIGITS, *part, "-o", tmp_path / model)
+        part = ("--partition", fedca_round / "p", "--part", 2, "--layer", "z")
+        words = ("embed", fedca_round / model, *DIGITS, *part, "-o", tmp_path / model)
         assert furlkit(*words) == 0
         z.append(read_features(tmp_path / model).rows)
     Z = load_file(tmp_path / "v2")["memory.averaged_features.rows"]
@@ -169,9 +182,16 @@ def test_averaged_rows_of_global_models_follow_equation_9(world, train, tmp_path
 
 
 def test_the_global_model_shares_no_rows_where_none_are_shared(
-    world, refused, tmp_path
+    fedca_round, refused, tmp_path
 ):
-    words = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    words = (
+        "local-train",
+        fedca_round / "p",
+        fedca_round / "g1",
+        *DIGITS,
+        "--client",
+        2,
+    )
     more = ("--dictionary-from", "global", "-o", tmp_path / "c")
     refused(tmp_path, 2, ("--dictionary-from", "--features-out"), *words, *more)
 
@@ -188,24 +208,24 @@ def test_without_a_dictionary_the_positive_is_the_other_view(train):
 
 
 def test_own_rows_beside_a_dictionary_that_is_empty_change_nothing(
-    world, train, tmp_path
+    fedca_round, train, tmp_path
 ):
     given = (
         "--dictionary",
-        aggregate(tmp_path / "own", world / "f2"),
+        aggregate(tmp_path / "own", fedca_round / "f2"),
         "--leave-own-out",
     )
     more = (*given, *OWN, "--dictionary-from", "global")
     assert tensor_bytes(train("b", *more)) == tensor_bytes(train("a"))
 
 
-def test_a_client_without_rows_of_its_own_is_warned(world, train, capsys):
-    train("b", "--dictionary", world / "d", *OWN)
+def test_a_client_without_rows_of_its_own_is_warned(fedca_round, train, capsys):
+    train("b", "--dictionary", fedca_round / "d", *OWN)
     assert "client 2: --dictionary-positive own" in capsys.readouterr().err
 
 
 def test_own_rows_of_z_are_those_of_the_global_model_that_computed_them(
-    share, train, world, tmp_path
+    share, train, fedca_round, tmp_path
 ):
     """Both readings at once: round 1 leaves every weight as it is and alpha is 0."""
     rows = share("c1", *STILL, *OWN, "--private-out", tmp_path / "v")
@@ -225,8 +245,10 @@ def test_own_rows_of_z_are_those_of_the_global_model_that_computed_them(
 
 
 @pytest.mark.parametrize("origin", ["client", "global"])
-def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, origin):
-    files = ("--dictionary", world / "d", "--features-out", tmp_path / "f")
+def test_own_rows_are_the_same_after_a_kill(
+    fedca_round, train, tmp_path, until_done, origin
+):
+    files = ("--dictionary", fedca_round / "d", "--features-out", tmp_path / "f")
     train("c1", *files[2:], *OWN, "--private-out", tmp_path / "v", model="g0")
     how = (*files, *OWN, "--dictionary-from", origin, "--private", tmp_path / "v")
     how += ("--private-out", tmp_path / "v2", "--save-every", 0, "--batch-size", 100)
@@ -235,7 +257,14 @@ def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, 
     before = [path.read_bytes() for path in files]
     for path in files:
         path.unlink()
-    words = ["local-train", world / "p", world / "g1", *DIGITS, "--client", 2]
+    words = [
+        "local-train",
+        fedca_round / "p",
+        fedca_round / "g1",
+        *DIGITS,
+        "--client",
+        2,
+    ]
     words += ["--epochs", 1, "--form", "oneway", "-q", *how]
     assert until_done(loop.Trainer, "step", *words, "-o", expected) == 3
     assert [path.read_bytes() for path in files] == before
@@ -248,47 +277,56 @@ def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, 
         (("--objective", "rotation"), ("does not apply", "rotation")),
     ],
 )
-def test_own_rows_that_cannot_be(world, refused, tmp_path, more, words):
+def test_own_rows_that_cannot_be(fedca_round, refused, tmp_path, more, words):
     more = [str(word).format(tmp_path) for word in more]
-    train = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    train = (
+        "local-train",
+        fedca_round / "p",
+        fedca_round / "g1",
+        *DIGITS,
+        "--client",
+        2,
+    )
     refused(tmp_path, 2, words, *train, *OWN, *more, "-o", tmp_path / "c")
 
 
-def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_path):
+def test_an_embedded_z_of_any_length_serves_as_a_dictionary(
+    fedca_round, train, tmp_path
+):
     path = tmp_path / "z"
-    words = ("embed", world / "g1", *DIGITS, "--split", "test", "--layer", "z")
+    words = ("embed", fedca_round / "g1", *DIGITS, "--split", "test", "--layer", "z")
     assert furlkit(*words, "-o", path) == 0
     assert np.linalg.norm(read_features(path).rows, axis=1).std() > 1e-3
     assert losses(train("a", "--dictionary", path)) != losses(train("b"))
 
 
 def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
-    world, train, tmp_path
+    fedca_round, train, tmp_path
 ):
     """test_terms.py compares exactly; here one batch has already changed BatchNorm."""
-    net = ("--width", 0.02, "--projector", "8,4", "--from", world / "a")
+    net = ("--width", 0.02, "--projector", "8,4", "--from", fedca_round / "a")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "home") == 0
-    assert tensor_bytes(tmp_path / "home") == tensor_bytes(world / "a")
-    more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
+    assert tensor_bytes(tmp_path / "home") == tensor_bytes(fedca_round / "a")
+    more = ("--align", fedca_round / "t", *ALIGN, "--batch-size", 479)
     away = losses(train("away", *more, model="g0"))["alignment"]
     home = losses(train("home_1", *more, model=tmp_path / "home"))["alignment"]
     assert away > 0 and home < 0.1 * away
 
 
 def test_the_alignment_loss_is_beta_times_the_squared_distance(
-    world, train, forge, tmp_path
+    fedca_round, train, forge, tmp_path
 ):
     """Eq. 14, from the output of embed on the same 60 images in the only step.
 
     Then the net has the global model's weights, and BatchNorm has seen the batch.
     """
-    more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
+    more = ("--align", fedca_round / "t", *ALIGN, "--batch-size", 479)
     client = train("sum", *more)
     mean = train("mean", *more, "--align-reduction", "mean", "--beta", 3)
     seen = {k: v for k, v in load_file(client).items() if is_batchnorm_statistic(k)}
-    shutil.copy(world / "g1", tmp_path / "net")
+    shutil.copy(fedca_round / "g1", tmp_path / "net")
     forge(tmp_path / "net", seen)
-    targets, total = read_targets(world / "t"), 0.0
+    targets, total = read_targets(fedca_round / "t"), 0.0
     for layer in ("h", "z"):
         words = ("embed", tmp_path / "net", *DIGITS, "--layer", layer)
         assert furlkit(*words, "-o", tmp_path / layer) == 0
@@ -299,9 +337,9 @@ def test_the_alignment_loss_is_beta_times_the_squared_distance(
 
 
 def test_alignment_brings_a_client_nearer_to_the_alignment_model(
-    world, train, tmp_path
+    fedca_round, train, tmp_path
 ):
-    targets = read_targets(world / "t")
+    targets = read_targets(fedca_round / "t")
 
     def distance(name, *more):
         model = train(name, "--lr", 0.003, "--epochs", 3, *more)
@@ -309,21 +347,21 @@ def test_alignment_brings_a_client_nearer_to_the_alignment_model(
         rows = read_features(tmp_path / "h").rows[targets.index]
         return np.square(rows - targets.h).sum()
 
-    align = ("--align", world / "t", *ALIGN, "--beta", 1)
+    align = ("--align", fedca_round / "t", *ALIGN, "--beta", 1)
     assert distance("with", *align) < 0.8 * distance("without")
 
 
-def test_alignment_goes_with_other_objectives(world, train, tmp_path):
+def test_alignment_goes_with_other_objectives(fedca_round, train, tmp_path):
     net = ("--width", 0.02, "--projector", "8,4", "--head", "rotation")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "g") == 0
-    words = ["local-train", world / "p", tmp_path / "g", *DIGITS, "--client", 0]
+    words = ["local-train", fedca_round / "p", tmp_path / "g", *DIGITS, "--client", 0]
     words += ["--objective", "rotation", "--epochs", 1, "--batch-size", 240, "-q"]
-    words += ["--align", world / "t", *ALIGN, "-o", tmp_path / "c"]
+    words += ["--align", fedca_round / "t", *ALIGN, "-o", tmp_path / "c"]
     assert furlkit(*words) == 0
     assert losses(tmp_path / "c").keys() == {"rotation", "alignment"}
 
 
-def test_no_label_reaches_any_training(world, tmp_path):
+def test_no_label_reaches_any_training(fedca_round, tmp_path):
     """With labels, and from files that have none: the same numbers everywhere."""
     found = []
     for name, more in (("with", ()), ("without", ("--no-labels",))):
@@ -331,13 +369,13 @@ def test_no_label_reaches_any_training(world, tmp_path):
         data = folder / "d.safetensors"
         train = ("--epochs", 1, "--batch-size", 240, "-q")
         fedca = ("--align", folder / "t", "--align-data", data)
-        fedca += ("--dictionary", world / "d", "--dictionary-size", 20)
+        fedca += ("--dictionary", fedca_round / "d", "--dictionary-size", 20)
         out = ("--features-out", folder / "f", "--private-out", folder / "k")
         commands = [
             ("pack", "digits", *more, "-o", data),
-            ("pretrain-align", world / "g0", "--data", data, "--images", 60, *train,
+            ("pretrain-align", fedca_round / "g0", "--data", data, "--images", 60, *train,
              "--targets-out", folder / "t", "-o", folder / "a"),
-            ("local-train", world / "p", world / "g1", "--data", data, "--client", 0,
+            ("local-train", fedca_round / "p", fedca_round / "g1", "--data", data, "--client", 0,
              *train, *fedca, *out, "-o", folder / "c"),
         ]  # fmt: skip
         assert [furlkit(*command) for command in commands] == [0, 0, 0]
@@ -347,7 +385,7 @@ def test_no_label_reaches_any_training(world, tmp_path):
 
 
 def test_a_round_without_sharing_leaves_averaged_features_as_they_are(
-    world, train, tmp_path
+    fedca_round, train, tmp_path
 ):
     first = ("--features-out", tmp_path / "f", "--private-out", tmp_path / "v1")
     train("c1", *first, model="g0")
@@ -359,20 +397,41 @@ def test_a_round_without_sharing_leaves_averaged_features_as_they_are(
 
 
 def test_a_dictionary_is_made_under_a_preset_that_also_has_options_of_the_mean(
-    world, tmp_path, run
+    fedca_round, tmp_path, run
 ):
-    words = ("aggregate", "--rule", "dictionary", world / "f0", world / "f1")
+    words = (
+        "aggregate",
+        "--rule",
+        "dictionary",
+        fedca_round / "f0",
+        fedca_round / "f1",
+    )
     done = run(*words, "--preset", "fedca", "-o", tmp_path / "d")
     assert done.code == 0 and done.err == ""
     assert json.loads(run("inspect", tmp_path / "d", "--json").out)
 
 
-def test_public_images_may_be_a_test_split(world, train, tmp_path, run):
-    words = ("pretrain-align", world / "g0", *DIGITS, "--split", "test", "--epochs", 1)
+def test_public_images_may_be_a_test_split(fedca_round, train, tmp_path, run):
+    words = (
+        "pretrain-align",
+        fedca_round / "g0",
+        *DIGITS,
+        "--split",
+        "test",
+        "--epochs",
+        1,
+    )
     words += ("--images", 60, "-q", "--targets-out", tmp_path / "t")
     assert run(*words, "-o", tmp_path / "a").code == 0
     aligned = ("--align", tmp_path / "t", *ALIGN)
     assert "alignment" in losses(train("c", *aligned, "--align-split", "test"))
-    refused = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    refused = (
+        "local-train",
+        fedca_round / "p",
+        fedca_round / "g1",
+        *DIGITS,
+        "--client",
+        2,
+    )
     done = run(*refused, *aligned, "-o", tmp_path / "d")
     assert done.code == 65 and f"{tmp_path / 't'}: " in done.err

@@ -43,22 +43,30 @@ def _world(tmp_path_factory):
 
 
 @pytest.fixture
-def world(_world, tmp_path):
+def fedca_files(_world, tmp_path):
     folder = tmp_path / "fedca"
     shutil.copytree(_world, folder)
     (folder / "out").write_bytes(b"what an earlier command wrote")
     return folder
 
 
-def train(world, *more, model="g1"):
+def train(fedca_files, *more, model="g1"):
     """Round 2 of client 0; `more` names files of the folder as @name."""
-    words = ("local-train", world / "p", world / model, *DIGITS, "--client", 0, *FAST)
-    given = [_place(world, word) for word in more]
-    return *words, *given, "-o", world / "out"
+    words = (
+        "local-train",
+        fedca_files / "p",
+        fedca_files / model,
+        *DIGITS,
+        "--client",
+        0,
+        *FAST,
+    )
+    given = [_place(fedca_files, word) for word in more]
+    return *words, *given, "-o", fedca_files / "out"
 
 
-def _place(world, word):
-    return world / word[1:] if str(word).startswith("@") else word
+def _place(fedca_files, word):
+    return fedca_files / word[1:] if str(word).startswith("@") else word
 
 
 ALIGN = ("--align", "@t", "--align-data", "digits")
@@ -66,20 +74,20 @@ SHARE = ("--features-out", "@f", "--private-out", "@k")
 
 
 @pytest.fixture
-def no_training(world, refused):
+def no_training(fedca_files, refused):
     """A training is refused, and so is its dry run."""
 
     def check(code, words, *more, **model):
         for dry in ((), ("--dry-run",)):
-            command = train(world, *more, **model)
-            refused(world, code, words, *command[:-2], *dry, *command[-2:])
+            command = train(fedca_files, *more, **model)
+            refused(fedca_files, code, words, *command[:-2], *dry, *command[-2:])
 
     return check
 
 
-def test_the_files_of_the_world_are_accepted(world, run):
+def test_the_files_of_the_world_are_accepted(fedca_files, run):
     more = ("--dictionary", "@d", "--leave-own-out", "--private", "@k0")
-    done = run(*train(world, *more, *ALIGN, *SHARE, "--dictionary-size", 9))
+    done = run(*train(fedca_files, *more, *ALIGN, *SHARE, "--dictionary-size", 9))
     assert done.code == 0, done.err
 
 
@@ -123,8 +131,8 @@ def test_the_files_of_the_world_are_accepted(world, run):
         ((*ALIGN, "--align-reduction", "max"), ("--align-reduction", "max")),
     ],
 )  # fmt: skip
-def test_options_that_make_no_sense(world, no_training, more, words):
-    no_training(2, [_place(world, word) for word in words], *more)
+def test_options_that_make_no_sense(fedca_files, no_training, more, words):
+    no_training(2, [_place(fedca_files, word) for word in words], *more)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +150,8 @@ def test_options_that_make_no_sense(world, no_training, more, words):
         (("--private", "@nowhere"), "no such file"),
     ],
 )
-def test_files_of_another_kind(world, no_training, more, message):
-    no_training(65, (world / more[1][1:], message), *more)
+def test_files_of_another_kind(fedca_files, no_training, more, message):
+    no_training(65, (fedca_files / more[1][1:], message), *more)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +161,9 @@ def test_files_of_another_kind(world, no_training, more, message):
         ("@dark.npz", "same number"),
     ],
 )
-def test_targets_of_other_images(world, no_training, data, message):
+def test_targets_of_other_images(fedca_files, no_training, data, message):
     more = ("--align", "@t", "--align-data", data)
-    words = (world / "t", message, "--align-data")
+    words = (fedca_files / "t", message, "--align-data")
     no_training(65, words, *more)
 
 
@@ -169,34 +177,34 @@ def test_targets_of_other_images(world, no_training, data, message):
         ("projector", None),
     ],
 )
-def test_targets_of_another_net(world, forge, no_training, part, value):
-    known = Container(world / "t").header.facts["architecture"]
+def test_targets_of_another_net(fedca_files, forge, no_training, part, value):
+    known = Container(fedca_files / "t").header.facts["architecture"]
     changed = {**known, part: value}
     if part == "projector":
         heads = {"projector": value, "rotation": [4]}
         changed = {**known, "heads": {k: v for k, v in heads.items() if v}}
-    forge(world / "t", facts={"architecture": changed})
-    no_training(65, (world / "t", f"{part} {value}"), *ALIGN)
+    forge(fedca_files / "t", facts={"architecture": changed})
+    no_training(65, (fedca_files / "t", f"{part} {value}"), *ALIGN)
 
 
-def test_targets_of_another_encoder(world, forge, no_training):
-    known = Container(world / "t").header.facts["architecture"]
+def test_targets_of_another_encoder(fedca_files, forge, no_training):
+    known = Container(fedca_files / "t").header.facts["architecture"]
     other = {**known, "encoder": "resnet18", "width": 1.0, "stem": "small"}
-    forge(world / "t", facts={"architecture": other})
-    no_training(65, (world / "t", "encoder resnet18"), *ALIGN)
+    forge(fedca_files / "t", facts={"architecture": other})
+    no_training(65, (fedca_files / "t", "encoder resnet18"), *ALIGN)
 
 
-def test_heads_that_alignment_does_not_use_may_differ(world, run, forge):
-    known = Container(world / "t").header.facts["architecture"]
+def test_heads_that_alignment_does_not_use_may_differ(fedca_files, run, forge):
+    known = Container(fedca_files / "t").header.facts["architecture"]
     only = {"projector": known["heads"]["projector"]}
-    forge(world / "t", facts={"architecture": {**known, "heads": only}})
-    assert run(*train(world, *ALIGN, "--dry-run")).code == 0
+    forge(fedca_files / "t", facts={"architecture": {**known, "heads": only}})
+    assert run(*train(fedca_files, *ALIGN, "--dry-run")).code == 0
 
 
 @pytest.mark.parametrize("name", ["mean", "std"])
-def test_targets_of_another_normalisation(world, forge, no_training, name):
-    forge(world / "t", facts={name: [0.5]})
-    words = (world / "t", f"{name} [0.5]", world / "g1")
+def test_targets_of_another_normalisation(fedca_files, forge, no_training, name):
+    forge(fedca_files / "t", facts={name: [0.5]})
+    words = (fedca_files / "t", f"{name} [0.5]", fedca_files / "g1")
     no_training(65, words, *ALIGN)
 
 
@@ -212,9 +220,11 @@ def test_targets_of_another_normalisation(world, forge, no_training, name):
         ({}, {"dataset": {"examples": "x"}}, "dataset"),
     ],
 )
-def test_targets_that_cannot_be(world, forge, no_training, tensors, facts, message):
-    forge(world / "t", tensors, facts)
-    no_training(65, (world / "t", message), *ALIGN)
+def test_targets_that_cannot_be(
+    fedca_files, forge, no_training, tensors, facts, message
+):
+    forge(fedca_files / "t", tensors, facts)
+    no_training(65, (fedca_files / "t", message), *ALIGN)
 
 
 @pytest.mark.parametrize(
@@ -228,15 +238,17 @@ def test_targets_that_cannot_be(world, forge, no_training, tensors, facts, messa
     ],
 )
 def test_dictionaries_that_do_not_fit(
-    world, forge, no_training, tensors, facts, message
+    fedca_files, forge, no_training, tensors, facts, message
 ):
-    forge(world / "d", tensors, facts)
-    no_training(65, (world / "d", message), "--dictionary", "@d")
-    no_training(65, (world / "d", message), "--dictionary", "@d", "--leave-own-out")
+    forge(fedca_files / "d", tensors, facts)
+    no_training(65, (fedca_files / "d", message), "--dictionary", "@d")
+    no_training(
+        65, (fedca_files / "d", message), "--dictionary", "@d", "--leave-own-out"
+    )
 
 
-def test_a_dictionary_is_not_for_the_model_it_was_made_from(world, no_training):
-    words = (world / "d", "round 1", "round 0")
+def test_a_dictionary_is_not_for_the_model_it_was_made_from(fedca_files, no_training):
+    words = (fedca_files / "d", "round 1", "round 0")
     no_training(65, words, "--dictionary", "@d", model="g0")
 
 
@@ -255,16 +267,16 @@ def test_a_dictionary_is_not_for_the_model_it_was_made_from(world, no_training):
     ],
 )
 def test_private_files_that_do_not_fit(
-    world, forge, no_training, tensors, facts, message
+    fedca_files, forge, no_training, tensors, facts, message
 ):
-    forge(world / "k0", tensors, facts)
-    no_training(65, (world / "k0", message), *SHARE, "--private", "@k0")
+    forge(fedca_files / "k0", tensors, facts)
+    no_training(65, (fedca_files / "k0", message), *SHARE, "--private", "@k0")
 
 
-def test_alignment_without_a_projector(world, run, no_training):
-    net = ("--width", 0.02, "--objective", "rotation", "-o", world / "flat")
+def test_alignment_without_a_projector(fedca_files, run, no_training):
+    net = ("--width", 0.02, "--objective", "rotation", "-o", fedca_files / "flat")
     assert run("init", *DIGITS, *net).code == 0
-    words = (world / "flat", "projector")
+    words = (fedca_files / "flat", "projector")
     no_training(65, words, "--objective", "rotation", *ALIGN, model="flat")
 
 
@@ -284,7 +296,17 @@ def test_alignment_without_a_projector(world, run, no_training):
         ("dictionary", "z", "length"),
     ],
 )
-def test_files_that_are_no_uploads(world, refused, rule, given, message):
-    others = [world / f"{'f' if rule == 'dictionary' else 'c'}{k}" for k in (1, 2)]
-    words = ("aggregate", "--rule", rule, world / given, *others, "-o", world / "out")
-    refused(world, 65, (world / given, message), *words)
+def test_files_that_are_no_uploads(fedca_files, refused, rule, given, message):
+    others = [
+        fedca_files / f"{'f' if rule == 'dictionary' else 'c'}{k}" for k in (1, 2)
+    ]
+    words = (
+        "aggregate",
+        "--rule",
+        rule,
+        fedca_files / given,
+        *others,
+        "-o",
+        fedca_files / "out",
+    )
+    refused(fedca_files, 65, (fedca_files / given, message), *words)

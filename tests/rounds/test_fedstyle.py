@@ -37,7 +37,7 @@ STYLE = {"generator", "style.encoder", "style.projector"}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def styled_clients(tmp_path_factory):
     """Two clients with style models, and a model that every loss can train."""
     folder = tmp_path_factory.mktemp("fedstyle")
     assert furlkit("partition", *DIGITS, "--clients", 2, "-o", folder / "p") == 0
@@ -52,14 +52,14 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def train(world, tmp_path):
+def train(styled_clients, tmp_path):
     """Train clients into a folder of the test's own; gives the exit code."""
 
     def run(folder, *more, client=0, objective="simclr", length=EPOCH, **files):
-        out, model = tmp_path / folder, files.get("model", world / "g")
-        words = ["local-train", world / "p", model, *FAST, *length]
+        out, model = tmp_path / folder, files.get("model", styled_clients / "g")
+        words = ["local-train", styled_clients / "p", model, *FAST, *length]
         words += ["--objective", objective, "--client", client, "-q", *more]
-        words += ["--private", files.get("private", world / "k{client}")]
+        words += ["--private", files.get("private", styled_clients / "k{client}")]
         return furlkit(
             *words, "--private-out", out / "k{client}", "-o", out / "c{client}"
         )
@@ -77,7 +77,7 @@ def of(part, tensors):
 
 @pytest.mark.parametrize("objective", LOSSES)
 def test_two_rounds_of_every_loss_send_the_content_model_and_keep_the_style(
-    world, train, tmp_path, objective
+    styled_clients, train, tmp_path, objective
 ):
     assert train("1", *INFUSED, client="0-1", objective=objective) == 0
     clients = (tmp_path / "1" / "c0", tmp_path / "1" / "c1")
@@ -90,7 +90,7 @@ def test_two_rounds_of_every_loss_send_the_content_model_and_keep_the_style(
     heads = parts(upload.tensors)  # Of these the client keeps BatchNorm statistics.
     kept = STYLE | CARRIED.get(objective, set())
     assert parts(second) - heads == kept == parts(first) - heads
-    start = read_private(world / "k0", 0).tensors
+    start = read_private(styled_clients / "k0", 0).tensors
     assert of("style", start) == of("style", first) == of("style", second)
     assert of("generator", first) != of("generator", second)
     (line,) = epochs(tmp_path / "2" / "c0")
@@ -99,9 +99,17 @@ def test_two_rounds_of_every_loss_send_the_content_model_and_keep_the_style(
 
 
 @pytest.mark.parametrize("objective", LOSSES)
-def test_a_lambda_of_0_is_fedavg_to_the_bit(world, train, tmp_path, objective):
+def test_a_lambda_of_0_is_fedavg_to_the_bit(styled_clients, train, tmp_path, objective):
     out = ("--private-out", tmp_path / "k", "-o", tmp_path / "plain")
-    words = ("local-train", world / "p", world / "g", *FAST, *EPOCH, "--client", 0)
+    words = (
+        "local-train",
+        styled_clients / "p",
+        styled_clients / "g",
+        *FAST,
+        *EPOCH,
+        "--client",
+        0,
+    )
     assert furlkit(*words, "--objective", objective, *out) == 0
     assert train("0", "--infusion", 0, objective=objective) == 0
     zero = tmp_path / "0" / "c0"
@@ -115,7 +123,8 @@ def test_a_lambda_of_0_is_fedavg_to_the_bit(world, train, tmp_path, objective):
     assert other.inputs.pop("private") and one.inputs == other.inputs
     # Its style is the client's still, for a round that infuses it.
     kept, start = (
-        read_private(k, 0).tensors for k in (tmp_path / "0" / "k0", world / "k0")
+        read_private(k, 0).tensors
+        for k in (tmp_path / "0" / "k0", styled_clients / "k0")
     )
     assert of("style", kept) == of("style", start)
 
@@ -160,7 +169,7 @@ def test_a_frozen_generator_stays_as_it_was_drawn(train, tmp_path):
 
 
 def test_styles_are_those_of_plain_images_and_of_their_edges_computed_once(
-    world, train, tmp_path, monkeypatch
+    styled_clients, train, tmp_path, monkeypatch
 ):
     found, original = [], style.embed
 
@@ -170,10 +179,15 @@ def test_styles_are_those_of_plain_images_and_of_their_edges_computed_once(
 
     monkeypatch.setattr(style, "embed", counting)
     assert train("1", *INFUSED, length=("--epochs", 3)) == 0
-    model, own = read_checkpoint(world / "g"), read_private(world / "k0", 0)
+    model, own = (
+        read_checkpoint(styled_clients / "g"),
+        read_private(styled_clients / "k0", 0),
+    )
     net = load_net(model, torch.device("cpu")).eval()
     load_tensors(net.encoder, below("style.encoder.", own.tensors))
-    pixels = Source("digits").images().images[read_partition(world / "p").of(0)]
+    pixels = (
+        Source("digits").images().images[read_partition(styled_clients / "p").of(0)]
+    )
     x = plain(torch.from_numpy(pixels), 8)
     for (edges, rows), images in zip(found, (x, sobel(x)), strict=True):
         assert edges == (images is not x)
@@ -189,8 +203,15 @@ def test_infusion_changes_what_is_sent(train, tmp_path):
     assert len({one["encoder.conv1.weight"] for one in found}) == 3
 
 
-def test_an_untrained_style_infuses_too(world, train, tmp_path):
-    style = ("pretrain-style", world / "p", world / "g", *FAST, "--epochs", 0)
+def test_an_untrained_style_infuses_too(styled_clients, train, tmp_path):
+    style = (
+        "pretrain-style",
+        styled_clients / "p",
+        styled_clients / "g",
+        *FAST,
+        "--epochs",
+        0,
+    )
     style = (*style, "--client", 0, "--projector", "8,4", "-o", tmp_path / "k")
     assert furlkit(*style) == 0
     assert train("a", *INFUSED) == 0
@@ -222,7 +243,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
 
 
-def test_it_goes_with_the_parts_of_other_systems(world, train, tmp_path):
+def test_it_goes_with_the_parts_of_other_systems(styled_clients, train, tmp_path):
     """A dictionary, neighbours, a proximal term, FedPer, phases, mixed precision."""
     rows = ("--features-out", tmp_path / "f", "--alpha", 0, "--dictionary-size", 20)
     assert train("1", *INFUSED, *rows) == 0
@@ -249,7 +270,7 @@ def test_a_generator_is_trained_in_the_phases_that_name_it(train, tmp_path):
 
 
 def test_a_collapse_of_the_infused_views_is_reported(
-    world, train, forge, tmp_path, capsys
+    styled_clients, train, forge, tmp_path, capsys
 ):
     """A generator that gives one point for all images; the content does not collapse."""
     assert train("1", *INFUSED) == 0
@@ -287,11 +308,17 @@ def test_a_large_lambda_collapses_and_the_meter_says_so(
 
 
 @pytest.fixture
-def words(world, tmp_path):
+def words(styled_clients, tmp_path):
     """A command line with infusion, for a client's private file, or without one."""
 
-    def line(*more, private=world / "k0", model=None, out=True):
-        known = ["local-train", world / "p", model or world / "g", *FAST, *EPOCH]
+    def line(*more, private=styled_clients / "k0", model=None, out=True):
+        known = [
+            "local-train",
+            styled_clients / "p",
+            model or styled_clients / "g",
+            *FAST,
+            *EPOCH,
+        ]
         known += ["--client", 0, *INFUSED, *more]
         known += ["--private", private] if private else []
         known += ["--private-out", tmp_path / "k"] if out else []
@@ -315,8 +342,16 @@ def test_a_loss_that_does_not_compare_two_views_has_a_reason(
     refused(tmp_path, 2, expected, *words("--objective", objective))
 
 
-def test_a_private_file_without_a_style_model(world, words, tmp_path, refused):
-    plain = ("local-train", world / "p", world / "g", *FAST, *EPOCH, "--client", 0)
+def test_a_private_file_without_a_style_model(styled_clients, words, tmp_path, refused):
+    plain = (
+        "local-train",
+        styled_clients / "p",
+        styled_clients / "g",
+        *FAST,
+        *EPOCH,
+        "--client",
+        0,
+    )
     files = ("--private-out", tmp_path / "kept", "-o", tmp_path / "c0")
     assert furlkit(*plain, *files) == 0
     assert furlkit("aggregate", tmp_path / "c0", "-o", tmp_path / "g1") == 0
@@ -326,31 +361,31 @@ def test_a_private_file_without_a_style_model(world, words, tmp_path, refused):
         refused(tmp_path, 65, expected, *words(*dry, **given))
 
 
-def test_a_style_model_of_another_width(world, words, tmp_path, refused):
+def test_a_style_model_of_another_width(styled_clients, words, tmp_path, refused):
     wide = ("init", *DIGITS, *NET, "--width", 0.04, "--objective", "simsiam")
     assert furlkit(*wide, "-o", tmp_path / "wide") == 0
-    expected = (world / "k0", "style.encoder.", tmp_path / "wide")
+    expected = (styled_clients / "k0", "style.encoder.", tmp_path / "wide")
     refused(tmp_path, 65, expected, *words(model=tmp_path / "wide"))
 
 
 def test_a_style_model_or_a_generator_that_is_not_whole(
-    world, words, tmp_path, refused, forge, train
+    styled_clients, words, tmp_path, refused, forge, train
 ):
     assert train("1", *INFUSED) == 0
     path = tmp_path / "1" / "k0"
     forge(path, {"style.encoder.conv1.weight": None}, {"round": 0})
     expected = (path, "style.encoder.conv1.weight", "lacks")
     refused(tmp_path, 65, expected, *words(private=path))
-    first = read_private(world / "k0", 0).tensors
+    first = read_private(styled_clients / "k0", 0).tensors
     name = "style.encoder.conv1.weight"
     forge(path, {name: first[name], "generator.fc1.weight": np.zeros((9, 9), "f4")})
     expected = (path, "generator.fc1.weight", "(9, 9)")
     refused(tmp_path, 65, expected, *words(private=path))
 
 
-def test_another_client_s_style(world, words, tmp_path, refused):
-    expected = (world / "k1", "client 1")
-    refused(tmp_path, 65, expected, *words(private=world / "k1"))
+def test_another_client_s_style(styled_clients, words, tmp_path, refused):
+    expected = (styled_clients / "k1", "client 1")
+    refused(tmp_path, 65, expected, *words(private=styled_clients / "k1"))
 
 
 @pytest.mark.parametrize("part", ["generator", "style", "infused_queue"])
@@ -359,8 +394,16 @@ def test_style_and_generator_cannot_be_sent(words, tmp_path, refused, part):
     refused(tmp_path, 2, (f"--send {part}", "projector"), *words(*send))
 
 
-def test_options_of_infusion_do_not_apply_without_it(world, tmp_path, refused):
-    plain = ("local-train", world / "p", world / "g", *FAST, *EPOCH, "--client", 0)
+def test_options_of_infusion_do_not_apply_without_it(styled_clients, tmp_path, refused):
+    plain = (
+        "local-train",
+        styled_clients / "p",
+        styled_clients / "g",
+        *FAST,
+        *EPOCH,
+        "--client",
+        0,
+    )
     words = (*plain, "--freeze-generator", "-o", tmp_path / "c")
     refused(tmp_path, 2, ("--freeze-generator", "--infusion"), *words)
     words = (

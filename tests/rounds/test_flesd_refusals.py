@@ -61,7 +61,7 @@ def _world(tmp_path_factory):
 
 
 @pytest.fixture
-def world(_world, tmp_path):
+def flesd_files(_world, tmp_path):
     folder = tmp_path / "flesd"
     shutil.copytree(_world, folder)
     (folder / "out").write_bytes(b"what an earlier command wrote")
@@ -69,35 +69,43 @@ def world(_world, tmp_path):
 
 
 @pytest.fixture
-def no_ensemble(world, refused):
+def no_ensemble(flesd_files, refused):
     """An ensemble of a file with those of clients 2 and 3 is refused, also in a dry run."""
 
     def check(code, words, given, *more, kind="r"):
-        files = [world / given, *(world / f"{kind}{k}" for k in (2, 3))]
+        files = [flesd_files / given, *(flesd_files / f"{kind}{k}" for k in (2, 3))]
         command = ("aggregate", "--rule", "ensemble", *files, *more)
         for dry in ((), ("--dry-run",)):
-            refused(world, code, words, *command, *dry, "-o", world / "out")
+            refused(flesd_files, code, words, *command, *dry, "-o", flesd_files / "out")
 
     return check
 
 
 @pytest.fixture
-def no_distilling(world, refused):
+def no_distilling(flesd_files, refused):
     """A distillation is refused, and so is its dry run."""
 
     def check(code, words, *more, ensemble="e", start="g", output="out"):
-        command = ["distill", world / ensemble, world / start, *DIGITS, *FAST]
+        command = [
+            "distill",
+            flesd_files / ensemble,
+            flesd_files / start,
+            *DIGITS,
+            *FAST,
+        ]
         command += ["--anchors", 240, *more]
         for dry in ((), ("--dry-run",)):
-            refused(world, code, words, *command, *dry, "-o", world / output)
+            refused(
+                flesd_files, code, words, *command, *dry, "-o", flesd_files / output
+            )
 
     return check
 
 
-def test_the_files_of_the_world_are_accepted(world, run):
+def test_the_files_of_the_world_are_accepted(flesd_files, run):
     for ensemble in "em":
-        words = ("distill", world / ensemble, world / "g", *DIGITS, *FAST)
-        assert run(*words, "-o", world / "out").code == 0
+        words = ("distill", flesd_files / ensemble, flesd_files / "g", *DIGITS, *FAST)
+        assert run(*words, "-o", flesd_files / "out").code == 0
 
 
 @pytest.mark.parametrize(
@@ -117,9 +125,9 @@ def test_the_files_of_the_world_are_accepted(world, run):
         ("nowhere", "no such file"),
     ],
 )
-def test_files_that_are_no_uploads(world, no_ensemble, given, message):
-    no_ensemble(65, (world / given, message), given)
-    no_ensemble(65, (world / given, message), given, "--matrix")
+def test_files_that_are_no_uploads(flesd_files, no_ensemble, given, message):
+    no_ensemble(65, (flesd_files / given, message), given)
+    no_ensemble(65, (flesd_files / given, message), given, "--matrix")
 
 
 def index_of(path):
@@ -134,47 +142,49 @@ def index_of(path):
         ({"client": 2}, "client 2"),
     ],
 )
-def test_two_rounds_or_a_client_twice(world, forge, no_ensemble, kind, facts, message):
-    path = forge(world / f"{kind}1", facts=facts)
+def test_two_rounds_or_a_client_twice(
+    flesd_files, forge, no_ensemble, kind, facts, message
+):
+    path = forge(flesd_files / f"{kind}1", facts=facts)
     no_ensemble(65, (path, message), path.name, kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["r", "s"])
-def test_the_same_images_in_another_order(world, forge, no_ensemble, kind):
-    index = index_of(world / f"{kind}1")
+def test_the_same_images_in_another_order(flesd_files, forge, no_ensemble, kind):
+    index = index_of(flesd_files / f"{kind}1")
     index[[3, 4]] = index[[4, 3]]
-    path = forge(world / f"{kind}1", {"index": index})
+    path = forge(flesd_files / f"{kind}1", {"index": index})
     no_ensemble(65, (path, "row 3"), path.name, kind=kind)
 
 
-def test_a_missing_row(world, forge, no_ensemble):
-    found = Container(world / "r1").tensors()
-    path = forge(world / "r1", {name: array[1:] for name, array in found.items()})
+def test_a_missing_row(flesd_files, forge, no_ensemble):
+    found = Container(flesd_files / "r1").tensors()
+    path = forge(flesd_files / "r1", {name: array[1:] for name, array in found.items()})
     no_ensemble(65, (path, "359"), "r1")
-    found = Container(world / "s1").tensors()
+    found = Container(flesd_files / "s1").tensors()
     less = {"matrix": found["matrix"][1:, 1:].copy(), "index": found["index"][1:]}
-    path = forge(world / "s1", less)
+    path = forge(flesd_files / "s1", less)
     no_ensemble(65, (path, "359"), "s1", kind="s")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_similarity_that_is_not_finite(world, forge, no_ensemble, value):
-    matrix = Container(world / "s1").tensors()["matrix"]
+def test_a_similarity_that_is_not_finite(flesd_files, forge, no_ensemble, value):
+    matrix = Container(flesd_files / "s1").tensors()["matrix"]
     matrix[7, 9] = value
-    path = forge(world / "s1", {"matrix": matrix})
+    path = forge(flesd_files / "s1", {"matrix": matrix})
     no_ensemble(65, (path, "row 7", str(value)), "s1", kind="s")
 
 
-def test_rows_of_zeros(world, forge, no_ensemble):
-    rows = Container(world / "r1").tensors()["rows"]
+def test_rows_of_zeros(flesd_files, forge, no_ensemble):
+    rows = Container(flesd_files / "r1").tensors()["rows"]
     rows[5] = 0
-    path = forge(world / "r1", {"rows": rows})
+    path = forge(flesd_files / "r1", {"rows": rows})
     no_ensemble(65, (path, "row 5"), "r1")
 
 
 @pytest.mark.parametrize("kind", ["r", "s"])
-def test_a_file_cut_short(world, no_ensemble, kind):
-    path = world / f"{kind}1"
+def test_a_file_cut_short(flesd_files, no_ensemble, kind):
+    path = flesd_files / f"{kind}1"
     path.write_bytes(path.read_bytes()[:-1])
     no_ensemble(65, (path, "truncated"), path.name, kind=kind)
 
@@ -205,9 +215,9 @@ def test_options_that_make_no_sense(no_distilling, more, message):
 
 
 @pytest.mark.parametrize("output, more", [("e", ()), ("g", ()), ("same.npz", ("--data", "@"))])  # fmt: skip
-def test_an_output_that_is_an_input(world, no_distilling, output, more):
-    more = [world / "same.npz" if word == "@" else word for word in more]
-    no_distilling(2, (f"-o {world / output}",), *more, output=output)
+def test_an_output_that_is_an_input(flesd_files, no_distilling, output, more):
+    more = [flesd_files / "same.npz" if word == "@" else word for word in more]
+    no_distilling(2, (f"-o {flesd_files / output}",), *more, output=output)
 
 
 @pytest.mark.parametrize("ensemble", ["e", "m"])
@@ -220,10 +230,10 @@ def test_an_output_that_is_an_input(world, no_distilling, output, more):
     ],
 )
 def test_other_images_than_the_ensemble_s(
-    world, no_distilling, ensemble, more, message
+    flesd_files, no_distilling, ensemble, more, message
 ):
-    more = [world / str(w)[1:] if str(w).startswith("@") else w for w in more]
-    words = (world / ensemble, message, "--data")
+    more = [flesd_files / str(w)[1:] if str(w).startswith("@") else w for w in more]
+    words = (flesd_files / ensemble, message, "--data")
     no_distilling(65, words, *more, ensemble=ensemble)
 
 
@@ -244,43 +254,69 @@ def test_other_images_than_the_ensemble_s(
         ("e", "nowhere", "nowhere", "no such file"),
     ],
 )
-def test_files_of_another_kind(world, no_distilling, ensemble, start, wrong, message):
-    no_distilling(65, (world / wrong, message), ensemble=ensemble, start=start)
+def test_files_of_another_kind(
+    flesd_files, no_distilling, ensemble, start, wrong, message
+):
+    no_distilling(65, (flesd_files / wrong, message), ensemble=ensemble, start=start)
 
 
 @pytest.mark.parametrize("start, more", [("flat", ("--layer", "h")), ("colour", ())])
-def test_other_nets_that_do_fit(world, run, start, more):
-    words = ("distill", world / "e", world / start, *DIGITS, *FAST, *more, "--dry-run")
-    assert run(*words, "-o", world / "out").code == 0
+def test_other_nets_that_do_fit(flesd_files, run, start, more):
+    words = (
+        "distill",
+        flesd_files / "e",
+        flesd_files / start,
+        *DIGITS,
+        *FAST,
+        *more,
+        "--dry-run",
+    )
+    assert run(*words, "-o", flesd_files / "out").code == 0
 
 
 @pytest.mark.parametrize("index", [np.arange(1079, 1439), np.arange(-1, 359)])
 @pytest.mark.parametrize("ensemble", ["e", "m"])
-def test_images_that_are_not_there(world, forge, no_distilling, ensemble, index):
-    forge(world / ensemble, {"index": index})
-    no_distilling(65, (world / ensemble, "360", "1438"), ensemble=ensemble)
+def test_images_that_are_not_there(flesd_files, forge, no_distilling, ensemble, index):
+    forge(flesd_files / ensemble, {"index": index})
+    no_distilling(65, (flesd_files / ensemble, "360", "1438"), ensemble=ensemble)
 
 
-def test_an_ensemble_of_one_image(world, forge, no_distilling):
+def test_an_ensemble_of_one_image(flesd_files, forge, no_distilling):
     parts = {f"part_{k}": np.ones((1, 4), "f4") for k in (1, 2, 3)}
-    forge(world / "e", {**parts, "index": np.zeros(1, int)}, {"examples": 1})
-    no_distilling(65, (world / "e", "1 image"))
+    forge(flesd_files / "e", {**parts, "index": np.zeros(1, int)}, {"examples": 1})
+    no_distilling(65, (flesd_files / "e", "1 image"))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1])
-def test_a_matrix_with_values_that_cannot_be(world, forge, run, value):
+def test_a_matrix_with_values_that_cannot_be(flesd_files, forge, run, value):
     """The matrix is read during the training, which has begun: no model is written."""
     matrix = np.full((360, 360), value, np.float32)
-    forge(world / "m", {"matrix": matrix})
-    done = run("distill", world / "m", world / "g", *DIGITS, *FAST, "-o", world / "out")
+    forge(flesd_files / "m", {"matrix": matrix})
+    done = run(
+        "distill",
+        flesd_files / "m",
+        flesd_files / "g",
+        *DIGITS,
+        *FAST,
+        "-o",
+        flesd_files / "out",
+    )
     assert done.code == 65 and done.out == ""
-    assert f"{world / 'm'}: " in done.err and "matrix" in done.err
-    assert (world / "out").read_bytes() == b"what an earlier command wrote"
+    assert f"{flesd_files / 'm'}: " in done.err and "matrix" in done.err
+    assert (flesd_files / "out").read_bytes() == b"what an earlier command wrote"
 
 
-def test_a_global_model_of_flesd_is_one_of_the_next_round(world, run, refused):
-    words = ("distill", world / "e", world / "g", *DIGITS, *FAST, "-o", world / "g1")
+def test_a_global_model_of_flesd_is_one_of_the_next_round(flesd_files, run, refused):
+    words = (
+        "distill",
+        flesd_files / "e",
+        flesd_files / "g",
+        *DIGITS,
+        *FAST,
+        "-o",
+        flesd_files / "g1",
+    )
     assert run(*words).code == 0
-    files = [world / "g1", world / "c2", world / "c3"]
-    words = (world / "g1", "role")
-    refused(world, 65, words, "aggregate", *files, "-o", world / "out")
+    files = [flesd_files / "g1", flesd_files / "c2", flesd_files / "c3"]
+    words = (flesd_files / "g1", "role")
+    refused(flesd_files, 65, words, "aggregate", *files, "-o", flesd_files / "out")

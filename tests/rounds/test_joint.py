@@ -24,7 +24,7 @@ CLUSTER = ("--objective", "cluster", "--nearest", K, "--nearest-used", "all")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def two_clients(tmp_path_factory):
     """40 digits of two clients, and a model with projector and clusters."""
     folder = tmp_path_factory.mktemp("joint")
     save_digits(folder, 40, 0)
@@ -37,32 +37,39 @@ def world(tmp_path_factory):
     return folder
 
 
-def learn(world, folder, number, client, *more):
+def learn(two_clients, folder, number, client, *more):
     """The pretext epochs of a client in a round."""
-    words = ("local-train", world / "p", folder / f"g{number - 1}", "--data")
-    words += (world / "d.npz", "--client", client, "--temperature", TAU)
+    words = ("local-train", two_clients / "p", folder / f"g{number - 1}", "--data")
+    words += (two_clients / "d.npz", "--client", client, "--temperature", TAU)
     words += ("--update", "dum", "--mu", 0, "--xi", XI, *PLAN, *more)
     words += ("--private-out", folder / "draft", "-o", folder / f"l{number}_{client}")
     assert furlkit(*words) == 0
 
 
-def cluster(world, folder, number, client, *more):
+def cluster(two_clients, folder, number, client, *more):
     """The clustering epochs."""
-    words = ("local-train", world / "p", folder / f"l{number}_{client}", "--data")
-    words += (world / "d.npz", "--client", client, "--update", "continue", *CLUSTER)
+    words = ("local-train", two_clients / "p", folder / f"l{number}_{client}", "--data")
+    words += (
+        two_clients / "d.npz",
+        "--client",
+        client,
+        "--update",
+        "continue",
+        *CLUSTER,
+    )
     words += (*PLAN, "--private-out", folder / f"k{number}_{client}", *more)
     return furlkit(*words, "-o", folder / f"c{number}_{client}")
 
 
 @pytest.fixture(scope="module")
-def two_rounds(world, tmp_path_factory):
+def two_rounds(two_clients, tmp_path_factory):
     folder = tmp_path_factory.mktemp("rounds")
-    (folder / "g0").write_bytes((world / "g0").read_bytes())
+    (folder / "g0").write_bytes((two_clients / "g0").read_bytes())
     for number in (1, 2):
         for client in (0, 1):
             kept = ("--private", folder / f"k{number - 1}_{client}")
-            learn(world, folder, number, client, *(kept if number > 1 else ()))
-            assert cluster(world, folder, number, client) == 0
+            learn(two_clients, folder, number, client, *(kept if number > 1 else ()))
+            assert cluster(two_clients, folder, number, client) == 0
         uploads = [folder / f"c{number}_{client}" for client in (0, 1)]
         assert furlkit("aggregate", *uploads, "-o", folder / f"g{number}") == 0
     return folder
@@ -134,9 +141,12 @@ def mixed(own, shared):
     }  # fmt: skip
 
 
-def test_two_joint_rounds_match_loops(world, two_rounds):
-    start = read_checkpoint(world / "g0")
-    images, partition = Source(world / "d.npz").images(), read_partition(world / "p")
+def test_two_joint_rounds_match_loops(two_clients, two_rounds):
+    start = read_checkpoint(two_clients / "g0")
+    images, partition = (
+        Source(two_clients / "d.npz").images(),
+        read_partition(two_clients / "p"),
+    )
     (mean,), (std,) = start.facts.mean, start.facts.std
     pixels = torch.from_numpy(images.images).permute(0, 3, 1, 2) / 255
     shared, own = dict(start.tensors), [None, None]
@@ -167,11 +177,11 @@ def test_a_joint_round_has_two_pretext_and_two_clustering_steps(two_rounds):
 
 
 def test_without_a_step_of_clustering_a_joint_round_is_the_pretext_round(
-    world, two_rounds, tmp_path
+    two_clients, two_rounds, tmp_path
 ):
     """A tiny learning rate moves BatchNorm's statistics alone."""
     (tmp_path / "l1_0").write_bytes((two_rounds / "l1_0").read_bytes())
-    assert cluster(world, tmp_path, 1, 0, "--lr", 1e-12) == 0
+    assert cluster(two_clients, tmp_path, 1, 0, "--lr", 1e-12) == 0
     before, after = (read_checkpoint(tmp_path / f"{kind}1_0").tensors for kind in "lc")
     for name in (name for name in before if "running" not in name):
         if "num_batches" not in name:
@@ -201,13 +211,20 @@ def test_both_trainings_are_of_one_round_and_the_upload_names_the_global_model(
             assert np.array_equal(last, second.tensors["clusters.weight"])
 
 
-def test_the_second_training_draws_other_batches_than_the_first(world, tmp_path):
+def test_the_second_training_draws_other_batches_than_the_first(two_clients, tmp_path):
     """With the same objective twice, the second does not repeat the first one's draws."""
-    data = ("--data", world / "d.npz", "--client", 0, "--epochs", 1, "-q")
+    data = ("--data", two_clients / "d.npz", "--client", 0, "--epochs", 1, "-q")
     data += ("--lr", 1e-9)
-    words = ("local-train", world / "p", world / "g0", *data, "--batch-size", 8)
+    words = (
+        "local-train",
+        two_clients / "p",
+        two_clients / "g0",
+        *data,
+        "--batch-size",
+        8,
+    )
     assert furlkit(*words, "-o", tmp_path / "a") == 0
-    words = ("local-train", world / "p", tmp_path / "a", *data, "--batch-size", 8)
+    words = ("local-train", two_clients / "p", tmp_path / "a", *data, "--batch-size", 8)
     words += ("--update", "continue", "--private-out", tmp_path / "k")
     assert furlkit(*words, "-o", tmp_path / "b") == 0
     losses = [read_checkpoint(tmp_path / name).facts.loss for name in "ab"]
@@ -215,10 +232,16 @@ def test_the_second_training_draws_other_batches_than_the_first(world, tmp_path)
 
 
 def test_a_round_is_continued_by_the_client_s_own_model_alone(
-    world, two_rounds, refused, tmp_path
+    two_clients, two_rounds, refused, tmp_path
 ):
     def words(model, client=0, *more):
-        given = ("local-train", world / "p", model, "--data", world / "d.npz")
+        given = (
+            "local-train",
+            two_clients / "p",
+            model,
+            "--data",
+            two_clients / "d.npz",
+        )
         given += ("--client", client, "--update", "continue", *more)
         return (*given, "-o", tmp_path / "c{client}")
 
@@ -240,16 +263,23 @@ def test_the_model_after_the_pretext_epochs_never_leaves_a_client(two_rounds, ru
     assert total == 2 * size["g0"] + size["c1_0"] + size["c1_1"]
 
 
-def test_the_server_trains_on_the_public_images(world, refused, tmp_path):
-    data = ("--data", world / "d.npz")
+def test_the_server_trains_on_the_public_images(two_clients, refused, tmp_path):
+    data = ("--data", two_clients / "d.npz")
     split = ("partition", *data, "--clients", 2, "--public-count", 12)
     assert furlkit(*split, "-o", tmp_path / "p") == 0
-    words = ("local-train", tmp_path / "p", world / "g0", *data, "--client", "public")
+    words = (
+        "local-train",
+        tmp_path / "p",
+        two_clients / "g0",
+        *data,
+        "--client",
+        "public",
+    )
     words += ("--batch-size", 4, "--epochs", 1, "-q", "-o")
     assert furlkit(*words, tmp_path / "s") == 0
     facts = Container(tmp_path / "s").header.facts
     assert (facts["client"], facts["examples"]) == ("public", 12)
     assert furlkit("aggregate", tmp_path / "s", "-o", tmp_path / "g") == 0
     assert tensor_bytes(tmp_path / "g") == tensor_bytes(tmp_path / "s")
-    refused(tmp_path, 2, ("--client public",), *words[:1], world / "p", *words[2:],
+    refused(tmp_path, 2, ("--client public",), *words[:1], two_clients / "p", *words[2:],
             tmp_path / "x")  # fmt: skip

@@ -29,7 +29,7 @@ HEAD = ("--epochs", 2, "--probes", 1, "-q")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def two_styled_clients(tmp_path_factory):
     """48 digits of two clients with style models, 20 to test on, and one model."""
     folder = tmp_path_factory.mktemp("grid")
     save_digits(folder, 48, 20)
@@ -44,14 +44,24 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def train(world, tmp_path):
+def train(two_styled_clients, tmp_path):
     def run(folder, loss, method, *more):
         out = tmp_path / folder
         heads = "+".join(catalogue.OBJECTIVES[loss].head_names)
         how = [str(word).replace("{heads}", heads) for word in METHODS[method]]
-        words = ["local-train", world / "p", world / "g", *FAST, *how]
-        words += ["--data", world / "d.npz", "--objective", loss, *more]
-        words += ["--private", world / "s{client}"] if method == "fedstyle" else []
+        words = [
+            "local-train",
+            two_styled_clients / "p",
+            two_styled_clients / "g",
+            *FAST,
+            *how,
+        ]
+        words += ["--data", two_styled_clients / "d.npz", "--objective", loss, *more]
+        words += (
+            ["--private", two_styled_clients / "s{client}"]
+            if method == "fedstyle"
+            else []
+        )
         words += ["--private-out", out / "k{client}", "-o", out / "c{client}"]
         return furlkit(*words, "--client", "0-1")
 
@@ -61,7 +71,7 @@ def train(world, tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_round_is_trained_resumed_and_scored(
-    world, train, tmp_path, monkeypatch, loss, method
+    two_styled_clients, train, tmp_path, monkeypatch, loss, method
 ):
     assert train("a", loss, method) == 0
     calls, original = [], loop.Trainer.step
@@ -85,9 +95,15 @@ def test_a_round_is_trained_resumed_and_scored(
     assert not any(within(part, (*PRIVATE, "own")) for part in parts)
     assert (parts == {"encoder"}) == (method in ("fedper", "fedrep"))
     assert furlkit("aggregate", *uploads, "-q", "-o", folder / "g1") == 0
-    data = ("--data", world / "d.npz", "--test-data", world / "t.npz", *HEAD)
+    data = (
+        "--data",
+        two_styled_clients / "d.npz",
+        "--test-data",
+        two_styled_clients / "t.npz",
+        *HEAD,
+    )
     own = ("--generator", "trained" if method == "fedstyle" else "none")
-    given = (world / "p", folder / "g1", *private, *uploads)
+    given = (two_styled_clients / "p", folder / "g1", *private, *uploads)
     words = ("evaluate", "personal", *given, *data, *own)
     assert furlkit(*words, "-o", folder / "personal.json") == 0
     found = json.loads((folder / "personal.json").read_text())

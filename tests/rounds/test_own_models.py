@@ -25,7 +25,7 @@ every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def small_start(tmp_path_factory):
     """A few small images, three clients, and a start for each objective."""
     folder = tmp_path_factory.mktemp("own")
     rng = np.random.default_rng(0)
@@ -42,29 +42,29 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def rounds(world):
+def rounds(small_start):
     """Two rounds of some clients, each kind of run once; gives their folder."""
     done = {}
 
     def run(objective, *more, clients="0-1"):
         key = (objective, more, clients)
         if key not in done:
-            folder = done[key] = world / f"run{len(done)}"
+            folder = done[key] = small_start / f"run{len(done)}"
             for number in (1, 2):
-                one_round(world, folder, objective, more, clients, number)
+                one_round(small_start, folder, objective, more, clients, number)
         return done[key]
 
     return run
 
 
-def one_round(world, folder, objective, more, clients, number):
-    model = world / objective if number == 1 else folder / f"g{number - 1}"
+def one_round(small_start, folder, objective, more, clients, number):
+    model = small_start / objective if number == 1 else folder / f"g{number - 1}"
     kept = ("--private-out", folder / f"k{number}_{{client}}")
     if number > 1:
         kept += ("--private", folder / f"k{number - 1}_{{client}}")
     length = () if "--phases" in more else ("--epochs", 1)
-    words = ("local-train", world / "p", model, *FAST, *length, *more, *kept)
-    words += ("--data", world / "d.npz", "--objective", objective)
+    words = ("local-train", small_start / "p", model, *FAST, *length, *more, *kept)
+    words += ("--data", small_start / "d.npz", "--objective", objective)
     out = folder / f"c{number}_{{client}}"
     assert furlkit(*words, "--client", clients, "-q", "-o", out) == 0
     uploads = sorted(folder.glob(f"c{number}_?"))
@@ -199,8 +199,10 @@ def test_what_else_a_client_does_is_done_for_both_models(rounds, alone, more):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_both_models_train_with_rows_of_others_terms_and_an_update(world, rounds, form):
-    more = ("--dictionary", world / "rows", "--neighbours", 2, "--proximal", 0.1)
+def test_both_models_train_with_rows_of_others_terms_and_an_update(
+    small_start, rounds, form
+):
+    more = ("--dictionary", small_start / "rows", "--neighbours", 2, "--proximal", 0.1)
     more += ("--update", "fedema")
     plain, personal = rounds("moco", *more), rounds("moco", *more, *FORMS[form])
     assert tensor_bytes(plain / "c2_0") == tensor_bytes(personal / "c2_0")
@@ -218,10 +220,17 @@ def test_both_models_train_with_rows_of_others_terms_and_an_update(world, rounds
 
 @pytest.mark.parametrize("form", FORMS)
 def test_killed_at_any_step_it_ends_with_the_same_bytes(
-    world, tmp_path, until_done, form
+    small_start, tmp_path, until_done, form
 ):
     def words(folder, every):
-        given = (world / "p", world / "byol", "--data", world / "d.npz", "--client", 0)
+        given = (
+            small_start / "p",
+            small_start / "byol",
+            "--data",
+            small_start / "d.npz",
+            "--client",
+            0,
+        )
         plan = (*FAST, "--epochs", 1, "--save-every", every, "--objective", "byol")
         out = ("--private-out", folder / "k", "-o", folder / "c")
         return ("local-train", *given, *plan, *FORMS[form], "-q", *out)
@@ -234,9 +243,15 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
         assert len({digest(tmp_path / folder / name) for folder in "abc"}) == 1
 
 
-def test_a_client_does_not_depend_on_those_before_it(world, rounds, tmp_path):
+def test_a_client_does_not_depend_on_those_before_it(small_start, rounds, tmp_path):
     for form, more in FORMS.items():
-        given = (world / "p", world / "simclr", "--data", world / "d.npz", *FAST)
+        given = (
+            small_start / "p",
+            small_start / "simclr",
+            "--data",
+            small_start / "d.npz",
+            *FAST,
+        )
         out = ("--private-out", tmp_path / f"{form}_k", "-o", tmp_path / form)
         words = ("local-train", *given, "--epochs", 1, *more, "--client", 1, *out)
         assert furlkit(*words, "-q") == 0
@@ -305,17 +320,31 @@ def test_fedprox_of_fedstyle_pulls_what_is_the_clients_own(rounds):
     ],
 )  # fmt: skip
 def test_what_does_not_fit_an_own_model_is_refused(
-    world, tmp_path, refused, monkeypatch, more, words
+    small_start, tmp_path, refused, monkeypatch, more, words
 ):
     monkeypatch.chdir(tmp_path)
-    given = (world / "p", world / "simclr", "--data", world / "d.npz", "--client", 0)
+    given = (
+        small_start / "p",
+        small_start / "simclr",
+        "--data",
+        small_start / "d.npz",
+        "--client",
+        0,
+    )
     refused(tmp_path, 2, words, "local-train", *given, *more, "-o", "c")
 
 
 def test_a_private_file_with_an_own_model_is_not_for_a_client_without_one(
-    world, rounds, tmp_path, refused
+    small_start, rounds, tmp_path, refused
 ):
     folder = rounds("simclr", *DITTO)
-    given = (world / "p", folder / "g1", "--data", world / "d.npz", "--client", 0)
+    given = (
+        small_start / "p",
+        folder / "g1",
+        "--data",
+        small_start / "d.npz",
+        "--client",
+        0,
+    )
     words = ("local-train", *given, "--private", folder / "k1_0", "-o", tmp_path / "c")
     refused(tmp_path, 65, [folder / "k1_0", "own."], *words)

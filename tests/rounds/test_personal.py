@@ -18,7 +18,7 @@ PER = ("--send", "encoder")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def round_of_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("personal")
     assert furlkit("partition", *DIGITS, "--clients", 3, "-o", folder / "p") == 0
     assert furlkit("init", *DIGITS, *NET, "-o", folder / "g0") == 0
@@ -26,17 +26,17 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def train(world, tmp_path):
-    def run(name, *more, model=world / "g0", client=0):
+def train(round_of_files, tmp_path):
+    def run(name, *more, model=round_of_files / "g0", client=0):
         out = ("--private-out", tmp_path / f"{name}_k", "-o", tmp_path / name)
-        words = ("local-train", world / "p", model, "--client", client, *FAST)
+        words = ("local-train", round_of_files / "p", model, "--client", client, *FAST)
         return furlkit(*words, *more, *out)
 
     return run
 
 
 @pytest.fixture
-def second(world, train, tmp_path):
+def second(round_of_files, train, tmp_path):
     """A first round of FedPer with clients 0 and 1; gives the global model."""
     for client in (0, 1):
         assert train(f"c{client}", *PER, "--epochs", 1, client=client) == 0
@@ -116,7 +116,9 @@ def test_sending_every_part_is_fedavg_to_the_bit(train, tmp_path):
     assert tensor_bytes(tmp_path / "a") == tensor_bytes(tmp_path / "b")
 
 
-def test_fedrep_trains_the_projector_first_and_then_the_encoder(world, train, tmp_path):
+def test_fedrep_trains_the_projector_first_and_then_the_encoder(
+    round_of_files, train, tmp_path
+):
     phases = ("--phases", "projector:2,encoder:1")
     assert train("c", *PER, *phases) == 0
     assert [line["epoch"] for line in epochs(tmp_path / "c")] == [1, 2, 3]
@@ -125,16 +127,24 @@ def test_fedrep_trains_the_projector_first_and_then_the_encoder(world, train, tm
     assert header.options["epochs"] == 3
     # The projector's epochs alone leave the encoder as it was, statistics included.
     assert train("g", *PER, "--phases", "projector:2") == 0
-    start = read_checkpoint(world / "g0").tensors
+    start = read_checkpoint(round_of_files / "g0").tensors
     alone = read_checkpoint(tmp_path / "g").tensors
     assert all(np.array_equal(alone[name], start[name]) for name in alone)
 
 
-def test_a_head_that_no_phase_trains_is_a_warning(world, tmp_path, run):
+def test_a_head_that_no_phase_trains_is_a_warning(round_of_files, tmp_path, run):
     """FedRep of a loss with a predictor, which belongs to g."""
     model = ("init", *DIGITS, *NET, "--objective", "simsiam", "-o", tmp_path / "g")
     assert furlkit(*model) == 0
-    words = ("local-train", world / "p", tmp_path / "g", "--client", 0, *FAST, *PER)
+    words = (
+        "local-train",
+        round_of_files / "p",
+        tmp_path / "g",
+        "--client",
+        0,
+        *FAST,
+        *PER,
+    )
     words += ("--objective", "simsiam", "--private-out", tmp_path / "k", "--dry-run")
     for heads, warned in (("projector", True), ("projector+predictor", False)):
         phases = ("--phases", f"{heads}:1,encoder:1", "-o", tmp_path / "c")
@@ -152,15 +162,23 @@ def test_a_head_that_no_phase_trains_is_a_warning(world, tmp_path, run):
         (("--phases", "projector:1", "--epochs", 2), ("--epochs", "--phases")),
     ],
 )
-def test_wrong_parts_and_phases(world, train, capsys, more, words):
+def test_wrong_parts_and_phases(round_of_files, train, capsys, more, words):
     capsys.readouterr()
     assert train("c", *more) == 2
     err = capsys.readouterr().err
     assert all(word in err for word in words), err
 
 
-def test_what_is_not_sent_needs_a_place(world, tmp_path, run):
-    words = ("local-train", world / "p", world / "g0", "--client", 0, *FAST, *PER)
+def test_what_is_not_sent_needs_a_place(round_of_files, tmp_path, run):
+    words = (
+        "local-train",
+        round_of_files / "p",
+        round_of_files / "g0",
+        "--client",
+        0,
+        *FAST,
+        *PER,
+    )
     done = run(*words, "-o", tmp_path / "c")
     assert done.code == 2 and "--private-out" in done.err and "projector" in done.err
 
@@ -169,13 +187,20 @@ SYSTEMS = [name for name in presets.names() if "local-train" in presets.tables(n
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_sent_and_kept_are_disjoint_under_every_preset(world, tmp_path, name):
+def test_sent_and_kept_are_disjoint_under_every_preset(round_of_files, tmp_path, name):
     """All but a copy of BatchNorm statistics, and of the last weights for an update."""
     small = ("--encoder", "cnn5", *NET)
     model = ("init", *DIGITS, "--preset", name, *small, "-o", tmp_path / "g")
     assert furlkit(*model) == 0
     length = () if "phases" in presets.tables(name)["local-train"] else ("--epochs", 1)
-    train = ("local-train", world / "p", tmp_path / "g", *DIGITS, "--preset", name)
+    train = (
+        "local-train",
+        round_of_files / "p",
+        tmp_path / "g",
+        *DIGITS,
+        "--preset",
+        name,
+    )
     if "beta" in presets.tables(name)["local-train"]:
         targets = ("--data", "digits", "--epochs", 1, "--images", 50, "--preset", name)
         made = ("--targets-out", tmp_path / "t", "-o", tmp_path / "a")
@@ -184,7 +209,7 @@ def test_sent_and_kept_are_disjoint_under_every_preset(world, tmp_path, name):
     if "infusion" in presets.tables(name)["local-train"]:
         # The printed z of `fedstyle` diverges.
         style = (*DIGITS, "--preset", name, "--epochs", 1, "--client", 0, "--normalise")
-        files = (world / "p", tmp_path / "g", *style, "-o", tmp_path / "s")
+        files = (round_of_files / "p", tmp_path / "g", *style, "-o", tmp_path / "s")
         assert furlkit("pretrain-style", *files) == 0
         length += ("--private", tmp_path / "s")
     if {"alpha", "share-rows"} & presets.tables(name)["local-train"].keys():

@@ -34,24 +34,30 @@ STEPS = EPOCHS * 9  # Each client has 287 or 288 images.
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return round_0(tmp_path_factory.mktemp("world"))
+def round_of_files(tmp_path_factory):
+    return round_0(tmp_path_factory.mktemp("round_of_files"))
 
 
-def command(world, output, *more, clients=0, epochs=EPOCHS, every=0.01):
-    words = ["local-train", world / "p.st", world / "g.st", "--data", "digits"]
+def command(round_of_files, output, *more, clients=0, epochs=EPOCHS, every=0.01):
+    words = [
+        "local-train",
+        round_of_files / "p.st",
+        round_of_files / "g.st",
+        "--data",
+        "digits",
+    ]
     words += ["--client", clients, "--epochs", epochs, "--batch-size", 32]
     words += ["--save-every", every, "--schedule", "cosine", *more, "-o", output]
     return [str(word) for word in words]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(world):
+def undisturbed(round_of_files):
     """Digests of clients 0 to 2, each trained without a stop by its own command."""
     digests = []
     for client in range(3):
-        path = world / f"c{client}.safetensors"
-        assert furlkit(*command(world, path, clients=client, every=1000)) == 0
+        path = round_of_files / f"c{client}.safetensors"
+        assert furlkit(*command(round_of_files, path, clients=client, every=1000)) == 0
         digests.append(digest(path))
     return digests
 
@@ -67,10 +73,10 @@ def signal_at(process, output, step, number):
 
 
 def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(
-    world, start, undisturbed, tmp_path
+    round_of_files, start, undisturbed, tmp_path
 ):
     output, rng = tmp_path / "c0.safetensors", random.Random(0)
-    words = command(world, output)
+    words = command(round_of_files, output)
     for step in sorted(rng.sample(range(STEPS * 6 // 10), 10)):
         code = signal_at(start(words), output, step, signal.SIGKILL)
         assert code == -signal.SIGKILL and not output.exists()
@@ -82,9 +88,11 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(
     assert len(epochs(output)) == EPOCHS
 
 
-def test_signals_save_and_the_next_start_resumes(world, start, undisturbed, tmp_path):
+def test_signals_save_and_the_next_start_resumes(
+    round_of_files, start, undisturbed, tmp_path
+):
     output = tmp_path / "c0.safetensors"
-    words = command(world, output, every=1000)
+    words = command(round_of_files, output, every=1000)
     seen = 0
     signals = ((signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130))
     for number, expected in signals:
@@ -103,9 +111,9 @@ def test_signals_save_and_the_next_start_resumes(world, start, undisturbed, tmp_
     assert not progress_of(output).exists()
 
 
-def test_what_a_stopped_program_says(world, tmp_path, undisturbed):
+def test_what_a_stopped_program_says(round_of_files, tmp_path, undisturbed):
     output = tmp_path / "c0.safetensors"
-    words = [sys.executable, "-m", "furlkit", *command(world, output)]
+    words = [sys.executable, "-m", "furlkit", *command(round_of_files, output)]
     first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while first.poll() is None and step_of(output) < 12:
         time.sleep(0.005)
@@ -120,10 +128,12 @@ def test_what_a_stopped_program_says(world, tmp_path, undisturbed):
     assert digest(output) == undisturbed[0]
 
 
-def test_several_clients_killed_in_the_middle(world, start, undisturbed, tmp_path):
+def test_several_clients_killed_in_the_middle(
+    round_of_files, start, undisturbed, tmp_path
+):
     pattern = tmp_path / "c{client}.safetensors"
     outputs = [tmp_path / f"c{client}.safetensors" for client in range(3)]
-    words = command(world, pattern, clients="0-2")
+    words = command(round_of_files, pattern, clients="0-2")
     code = signal_at(start(words), outputs[1], STEPS // 2, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert outputs[0].exists() and not outputs[1].exists()
@@ -159,17 +169,17 @@ SHORT = {"epochs": 2, "every": 0}
 
 
 @pytest.fixture(scope="module")
-def short(world):
-    path = world / "short.safetensors"
-    assert furlkit(*command(world, path, **SHORT)) == 0
+def short(round_of_files):
+    path = round_of_files / "short.safetensors"
+    assert furlkit(*command(round_of_files, path, **SHORT)) == 0
     return digest(path)
 
 
 @pytest.fixture
-def interrupted(world, tmp_path, die_at, monkeypatch, capsys):
+def interrupted(round_of_files, tmp_path, die_at, monkeypatch, capsys):
     """Three clients of 2 x 9 steps, of which the second dies in its last step."""
     words = command(
-        world, tmp_path / "c{client}.st", "--private-out", tmp_path / "p{client}.st",
+        round_of_files, tmp_path / "c{client}.st", "--private-out", tmp_path / "p{client}.st",
         "--json", clients="0-2", **SHORT,
     )  # fmt: skip
     die_at(18 + 17)
@@ -198,7 +208,7 @@ def test_a_client_is_over_as_soon_as_its_output_is_there(interrupted, tmp_path, 
 
 @pytest.mark.parametrize("what", ["private", "other", "damage", "seed"])
 def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
-    interrupted, world, tmp_path, what
+    interrupted, round_of_files, tmp_path, what
 ):
     words, _ = interrupted
     output, private = tmp_path / "c0.st", tmp_path / "p0.st"
@@ -207,7 +217,7 @@ def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
     if what == "private":
         private.unlink()
     elif what == "other":
-        output.write_bytes((world / "g.st").read_bytes())
+        output.write_bytes((round_of_files / "g.st").read_bytes())
     elif what == "damage":
         content = output.read_bytes()
         output.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -220,13 +230,13 @@ def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "kind", "options", "empty"])
 def test_an_unusable_progress_file_is_named_and_training_starts_over(
-    world, short, tmp_path, die_at, monkeypatch, capsys, damage
+    round_of_files, short, tmp_path, die_at, monkeypatch, capsys, damage
 ):
     output = tmp_path / "short.safetensors"
     other = ["--seed", 1] if damage == "options" else []
     die_at(7)
     with pytest.raises(Killed):
-        furlkit(*command(world, output, *other, **SHORT))
+        furlkit(*command(round_of_files, output, *other, **SHORT))
     monkeypatch.undo()
     path = progress_of(output)
     content = path.read_bytes()
@@ -234,13 +244,13 @@ def test_an_unusable_progress_file_is_named_and_training_starts_over(
         "cut": content[:-1],
         "flip": content[:-1] + bytes([content[-1] ^ 1]),
         "text": b"not a progress file at all",
-        "kind": (world / "g.st").read_bytes(),
+        "kind": (round_of_files / "g.st").read_bytes(),
         "options": content,
         "empty": b"",
     }
     path.write_bytes(changed[damage])
     capsys.readouterr()
-    assert furlkit(*command(world, output, **SHORT)) == 0
+    assert furlkit(*command(round_of_files, output, **SHORT)) == 0
     err = capsys.readouterr().err
     assert err.startswith(f"warning: {path}: ")
     assert digest(output) == short and not path.exists()
@@ -266,12 +276,12 @@ FORGERIES = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
-    world, short, tmp_path, die_at, monkeypatch, capsys, forgery
+    round_of_files, short, tmp_path, die_at, monkeypatch, capsys, forgery
 ):
     output = tmp_path / "short.safetensors"
     die_at(7)
     with pytest.raises(Killed):
-        furlkit(*command(world, output, **SHORT))
+        furlkit(*command(round_of_files, output, **SHORT))
     monkeypatch.undo()
     opened = Container(path := progress_of(output))
     values = opened.header.facts["values"]
@@ -279,7 +289,7 @@ def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
     facts = {**opened.header.facts, "values": values}
     write(path, tensors, replace(opened.header.unsealed(), facts=facts))
     capsys.readouterr()
-    assert furlkit(*command(world, output, **SHORT)) == 0
+    assert furlkit(*command(round_of_files, output, **SHORT)) == 0
     err = capsys.readouterr().err
     assert f"warning: {path}: cannot be resumed" in err and "starting over" in err
     assert digest(output) == short and not path.exists()
@@ -287,10 +297,12 @@ def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
     assert steps == sorted(set(steps))
 
 
-def test_killed_between_the_private_file_and_the_output(world, tmp_path, monkeypatch):
+def test_killed_between_the_private_file_and_the_output(
+    round_of_files, tmp_path, monkeypatch
+):
     def once(folder, die):
         files = folder / "c.safetensors", folder / "kept.safetensors"
-        words = command(world, files[0], "--private-out", files[1], **SHORT)
+        words = command(round_of_files, files[0], "--private-out", files[1], **SHORT)
         if die:
             monkeypatch.setattr(results, "write_checkpoint", killed)
             with pytest.raises(Killed):
@@ -303,14 +315,16 @@ def test_killed_between_the_private_file_and_the_output(world, tmp_path, monkeyp
     assert once(tmp_path / "a", die=False) == once(tmp_path / "b", die=True)
 
 
-def test_killed_after_the_output_was_written(world, short, tmp_path, monkeypatch):
+def test_killed_after_the_output_was_written(
+    round_of_files, short, tmp_path, monkeypatch
+):
     output = tmp_path / "short.safetensors"
     monkeypatch.setattr(local_train.ProgressFile, "discard", killed)
     with pytest.raises(Killed):
-        furlkit(*command(world, output, **SHORT))
+        furlkit(*command(round_of_files, output, **SHORT))
     monkeypatch.undo()
     assert digest(output) == short and progress_of(output).exists()
-    assert furlkit(*command(world, output, **SHORT)) == 0
+    assert furlkit(*command(round_of_files, output, **SHORT)) == 0
     assert digest(output) == short and not progress_of(output).exists()
 
 
@@ -323,17 +337,17 @@ def test_killed_after_the_output_was_written(world, short, tmp_path, monkeypatch
     ],
 )
 def test_every_way_of_training_can_be_resumed(
-    world, tmp_path, die_at, monkeypatch, more
+    round_of_files, tmp_path, die_at, monkeypatch, more
 ):
     whole, parts = tmp_path / "a" / "c.safetensors", tmp_path / "b" / "c.safetensors"
-    assert furlkit(*command(world, whole, *more, **SHORT)) == 0
+    assert furlkit(*command(round_of_files, whole, *more, **SHORT)) == 0
     for step in (3, 6, 5):
         die_at(step)
         with pytest.raises(Killed):
-            furlkit(*command(world, parts, *more, **SHORT))
+            furlkit(*command(round_of_files, parts, *more, **SHORT))
         monkeypatch.undo()
     assert step_of(parts) == 14
-    assert furlkit(*command(world, parts, *more, **SHORT)) == 0
+    assert furlkit(*command(round_of_files, parts, *more, **SHORT)) == 0
     assert digest(whole) == digest(parts)
 
 
@@ -351,7 +365,7 @@ FEW_STEPS = {
     "name", [name for name, o in catalogue.OBJECTIVES.items() if o.has_state]
 )
 def test_what_a_learner_carries_is_resumed_with_it(
-    world, tmp_path, die_at, monkeypatch, name
+    round_of_files, tmp_path, die_at, monkeypatch, name
 ):
     """Killed in its first epoch, between two, and in its last; private file too."""
     model = tmp_path / "g.st"
@@ -365,7 +379,7 @@ def test_what_a_learner_carries_is_resumed_with_it(
         plan = ("--epochs", 3, "--batch-size", 32, "--save-every", 0)
         given = (
             "local-train",
-            world / "p.st",
+            round_of_files / "p.st",
             model,
             "--data",
             "digits",
@@ -389,12 +403,14 @@ def test_what_a_learner_carries_is_resumed_with_it(
 @pytest.mark.parametrize(
     "objective", ["simclr", "byol", "moco", "swav", "deepcluster", "instance"]
 )
-def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
+def test_a_client_does_not_depend_on_those_before_it(
+    round_of_files, tmp_path, objective
+):
     """The clients of a start are trained on one net, of which phases freeze parts."""
     model = tmp_path / "g.st"
     init = ("--width", 0.02, "--objective", objective, "-o", model)
     assert furlkit("init", "--data", "digits", *init) == 0
-    files = (world / "p.st", model, "--data", "digits", "--batch-size", 32)
+    files = (round_of_files / "p.st", model, "--data", "digits", "--batch-size", 32)
     more = ("--objective", objective, "--phases", "projector:1,encoder:1")
 
     def trained(output, clients):

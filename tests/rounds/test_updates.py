@@ -22,7 +22,7 @@ ALWAYS, NEVER = ("--mu", 0), ("--mu", 1e30)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def round_of_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("updates")
     assert furlkit("partition", *DIGITS, "--clients", 20, "-o", folder / "p") == 0
     for objective in ("simclr", "byol"):
@@ -32,19 +32,24 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def rounds(world, tmp_path):
+def rounds(round_of_files, tmp_path):
     """Two clients for some rounds, with private files; gives the folder."""
 
     def run(name, *how, objective="simclr", count=2, still=()):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "g0").write_bytes((world / objective).read_bytes())
+        (folder / "g0").write_bytes((round_of_files / objective).read_bytes())
         for number in range(1, count + 1):
             kept = ("--private-out", folder / f"k{number}_{{client}}")
             if number > 1:
                 kept += ("--private", folder / f"k{number - 1}_{{client}}")
             out = ("-o", folder / f"c{number}_{{client}}")
-            words = ("local-train", world / "p", folder / f"g{number - 1}", *FAST)
+            words = (
+                "local-train",
+                round_of_files / "p",
+                folder / f"g{number - 1}",
+                *FAST,
+            )
             more = (*how, *(still if number == count else ()))
             choice = ("--objective", objective, "--client", "0,1")
             assert furlkit(*words, *choice, *more, *kept, *out) == 0
@@ -106,9 +111,19 @@ def test_a_client_that_is_far_away_mixes_by_xi(rounds):
     assert second["distance"] > 0
 
 
-def test_what_was_decided_is_in_the_result_and_on_stderr(rounds, world, tmp_path, run):
+def test_what_was_decided_is_in_the_result_and_on_stderr(
+    rounds, round_of_files, tmp_path, run
+):
     folder = rounds("dum", "--update", "dum", count=1)
-    words = ("local-train", world / "p", folder / "g1", *FAST, "--client", 0, "--json")
+    words = (
+        "local-train",
+        round_of_files / "p",
+        folder / "g1",
+        *FAST,
+        "--client",
+        0,
+        "--json",
+    )
     files = ("--private", folder / "k1_0", "--private-out", tmp_path / "k")
     more = ("--update", "dum", *ALWAYS)
     done = run(*words, *files, *more, "-o", tmp_path / "c")
@@ -151,10 +166,18 @@ def test_the_heads_of_astw_travel_in_the_last_rounds_of_a_cycle(rounds):
 
 
 def test_a_client_that_comes_late_starts_from_the_heads_that_init_drew(
-    rounds, world, tmp_path
+    rounds, round_of_files, tmp_path
 ):
     folder = rounds("astw", "--update", "astw", count=1)
-    words = ("local-train", world / "p", folder / "g1", *FAST, "--client", 1, *STILL)
+    words = (
+        "local-train",
+        round_of_files / "p",
+        folder / "g1",
+        *FAST,
+        "--client",
+        1,
+        *STILL,
+    )
     more = ("--update", "astw", "--private-out", tmp_path / "k")
     assert furlkit(*words, *more, "-o", tmp_path / "c") == 0
     assert same(
@@ -163,10 +186,10 @@ def test_a_client_that_comes_late_starts_from_the_heads_that_init_drew(
 
 
 def test_a_training_that_is_killed_and_resumed_notes_its_decision_once(
-    rounds, world, tmp_path, until_done
+    rounds, round_of_files, tmp_path, until_done
 ):
     folder = rounds("dum", "--update", "dum", count=1)
-    words = ("local-train", world / "p", folder / "g1", *FAST, "--client", 0)
+    words = ("local-train", round_of_files / "p", folder / "g1", *FAST, "--client", 0)
     files = ("--private", folder / "k1_0", "--private-out", folder / "k2_0")
     more = ("--update", "dum", *ALWAYS, "--save-every", 0, "-o", folder / "c2_0")
     assert until_done(loop, "_finish_epoch", *words, *files, *more, "--epochs", 2) > 0
@@ -185,15 +208,25 @@ def test_a_training_that_is_killed_and_resumed_notes_its_decision_once(
         ),
     ],
 )
-def test_updates_that_lack_something(world, tmp_path, refused, more, words):
-    line = ("local-train", world / "p", world / "simclr", *FAST, "--client", 0, *more)
+def test_updates_that_lack_something(round_of_files, tmp_path, refused, more, words):
+    line = (
+        "local-train",
+        round_of_files / "p",
+        round_of_files / "simclr",
+        *FAST,
+        "--client",
+        0,
+        *more,
+    )
     refused(tmp_path, 2, words, *line, "-o", tmp_path / "c")
 
 
-def test_weights_of_another_net_are_refused(rounds, world, tmp_path, forge, refused):
+def test_weights_of_another_net_are_refused(
+    rounds, round_of_files, tmp_path, forge, refused
+):
     folder = rounds("dum", "--update", "dum", count=1)
     forge(folder / "k1_0", {"last.encoder.conv1.weight": np.ones((1, 2, 3, 3), "f4")})
-    words = ("local-train", world / "p", folder / "g1", *FAST, "--client", 0)
+    words = ("local-train", round_of_files / "p", folder / "g1", *FAST, "--client", 0)
     files = ("--private", folder / "k1_0", "--private-out", tmp_path / "k")
     found = (folder / "k1_0", "encoder.conv1.weight")
     more = ("--update", "dum", "-o", tmp_path / "c")

@@ -17,7 +17,7 @@ NET = ("--width", 0.02, "--projector", "8,4")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def deep_images(tmp_path_factory):
     """12-bit files, packed with 16 bits, and a model for them."""
     folder, rng = tmp_path_factory.mktemp("depth"), np.random.default_rng(0)
     (folder / "d").mkdir()
@@ -30,21 +30,21 @@ def world(tmp_path_factory):
     return folder
 
 
-def test_16_bits_are_packed_and_cached(world, tmp_path):
-    packed = read_dataset(world / "p").images
-    values = tifffile.imread(world / "d/3.tif").astype(float)
+def test_16_bits_are_packed_and_cached(deep_images, tmp_path):
+    packed = read_dataset(deep_images / "p").images
+    values = tifffile.imread(deep_images / "d/3.tif").astype(float)
     assert packed.dtype == np.uint16
     assert np.array_equal(packed[3, ..., 0], np.rint(values * 65535 / 4095))
     reading = Reading("0,4095", depth=16)
     for _ in range(2):
-        cached = Source(world / "d", cache=tmp_path, reading=reading).images()
+        cached = Source(deep_images / "d", cache=tmp_path, reading=reading).images()
         assert np.array_equal(cached.images[..., :1], packed)
-    facts = read_checkpoint(world / "m").facts
+    facts = read_checkpoint(deep_images / "m").facts
     assert facts.reading == {"window": "0,4095", "depth": 16}
 
 
-def test_the_net_sees_more_than_256_levels(world):
-    packed = read_dataset(world / "p").images
+def test_the_net_sees_more_than_256_levels(deep_images):
+    packed = read_dataset(deep_images / "p").images
     seen = plain(torch.from_numpy(packed.copy()), 8)
     assert torch.equal(seen[:, 0], torch.from_numpy(packed[..., 0] / np.float32(65535)))
     assert len(seen.unique()) > 400
@@ -60,31 +60,31 @@ def test_the_net_sees_more_than_256_levels(world):
 
 
 @pytest.mark.parametrize("stage", ["local-train", "embed", "evaluate"])
-def test_stages_take_16_bits(world, tmp_path, stage):
-    data, out = ("--data", world / "p"), ("-o", tmp_path / "o")
+def test_stages_take_16_bits(deep_images, tmp_path, stage):
+    data, out = ("--data", deep_images / "p"), ("-o", tmp_path / "o")
     command = {
         "local-train": (
             "local-train",
-            world / "m",
+            deep_images / "m",
             *data,
             "--client",
             "x",
             "--epochs",
             1,
         ),
-        "embed": ("embed", world / "m", "--data", world / "d"),
-        "evaluate": ("evaluate", "drift", world / "m", *data),
+        "embed": ("embed", deep_images / "m", "--data", deep_images / "d"),
+        "evaluate": ("evaluate", "drift", deep_images / "m", *data),
     }[stage]
     assert furlkit(*command, *out) == 0
 
 
-def test_8_bits_may_be_deepened_but_16_are_not_cut(world, tmp_path, refused):
+def test_8_bits_may_be_deepened_but_16_are_not_cut(deep_images, tmp_path, refused):
     deep = tmp_path / "digits"
     assert furlkit("pack", "digits", "--depth", 16, "-o", deep) == 0
     digits = Source("digits").images().images
     assert np.array_equal(read_dataset(deep).images, digits.astype(np.uint16) * 257)
-    again = ("pack", world / "p", "-o", tmp_path / "q")
-    refused(tmp_path, 65, [world / "p", "--depth 16"], *again)
+    again = ("pack", deep_images / "p", "-o", tmp_path / "q")
+    refused(tmp_path, 65, [deep_images / "p", "--depth 16"], *again)
 
 
 def test_resizing_keeps_16_bits():
@@ -94,10 +94,10 @@ def test_resizing_keeps_16_bits():
     assert found.dtype == np.uint16 and found.max() == 40000 and found.min() == 1000
 
 
-def test_the_default_is_8_bits(world, tmp_path):
+def test_the_default_is_8_bits(deep_images, tmp_path):
     names = []
     for name, more in (("a", ()), ("b", ("--depth", 8))):
-        pack = ("pack", world / "d", "--window", "0,4095", *more)
+        pack = ("pack", deep_images / "d", "--window", "0,4095", *more)
         assert furlkit(*pack, "-o", tmp_path / name) == 0
         names.append(digest(tmp_path / name))
     assert (

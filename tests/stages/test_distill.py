@@ -29,9 +29,9 @@ def ensemble_of(folder, name, embedding=(), more=()):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, forge):
+def three_models(tmp_path_factory, forge):
     """Three clients' models, untrained, and a model to start from."""
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("three_models")
     split = ("--public-count", IMAGES, "-o", folder / "p")
     assert furlkit("partition", *DIGITS, *split) == 0
     for seed in (0, *CLIENTS):
@@ -46,11 +46,18 @@ def world(tmp_path_factory, forge):
 
 
 @pytest.fixture
-def distill(world, tmp_path):
+def distill(three_models, tmp_path):
     """Distil in a folder of the test's own; returns exit code and output."""
 
     def run(*more, name="g", ensemble="e", start="start"):
-        words = ["distill", world / ensemble, world / start, *DIGITS, *FAST, *more]
+        words = [
+            "distill",
+            three_models / ensemble,
+            three_models / start,
+            *DIGITS,
+            *FAST,
+            *more,
+        ]
         return furlkit(*words, "-o", tmp_path / name), tmp_path / name
 
     return run
@@ -69,10 +76,10 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_however_similarities_come_the_losses_are_the_same(world, distill, name):
+def test_however_similarities_come_the_losses_are_the_same(three_models, distill, name):
     """Rows computed on the fly against matrices: equal to rounding."""
     embedding, more, form = FORMS[name]
-    path = ensemble_of(world, name, embedding, more)
+    path = ensemble_of(three_models, name, embedding, more)
     assert read_ensemble(path).facts.form == form
     for precision in ("float32", "bfloat16"):
         how = ("--precision", precision)
@@ -90,8 +97,8 @@ def test_however_similarities_come_the_losses_are_the_same(world, distill, name)
         (("--similarity", "--encoding", "int8"), 0.2),
     ],
 )
-def test_fewer_bytes_teach_nearly_the_same(world, distill, embedding, apart):
-    ensemble_of(world, "few", embedding)
+def test_fewer_bytes_teach_nearly_the_same(three_models, distill, embedding, apart):
+    ensemble_of(three_models, "few", embedding)
     expected = losses(distill(name="exact")[1])
     found = losses(distill(name="few", ensemble="few")[1])
     assert found != expected and found == pytest.approx(expected, rel=apart)
@@ -100,19 +107,19 @@ def test_fewer_bytes_teach_nearly_the_same(world, distill, embedding, apart):
 @pytest.mark.parametrize("percent", [0.1, 5])
 @pytest.mark.parametrize("more", [(), ("--matrix",)])
 def test_of_the_largest_alone_every_image_still_has_a_target(
-    world, distill, percent, more
+    three_models, distill, percent, more
 ):
     """0.1 % of 60 is one: an image keeps only itself, which is in the queue."""
-    ensemble_of(world, "top", ("--similarity", "--top", percent), more)
+    ensemble_of(three_models, "top", ("--similarity", "--top", percent), more)
     code, path = distill(ensemble="top")
     assert code == 0 and np.isfinite(losses(path)).all()
 
 
-def test_it_says_how_it_was_made(world, distill):
+def test_it_says_how_it_was_made(three_models, distill):
     _, path = distill("--ema", 0.9, "--seed", 5)
     header = Container(path).header
     assert (header.stage, header.seed) == ("distill", 5)
-    contents = {k: Container(world / k).content for k in ("e", "start")}
+    contents = {k: Container(three_models / k).content for k in ("e", "start")}
     assert header.inputs == {"ensemble": contents["e"], "start": contents["start"]}
     expected = {"layer": "z", "temperature": 0.1, "ema": 0.9, "anchors": 40}
     assert expected.items() <= header.options.items()
@@ -120,8 +127,8 @@ def test_it_says_how_it_was_made(world, distill):
     assert header.facts["loss"] == pytest.approx(losses(path)[-1])
 
 
-def test_one_line_for_people_and_json_for_programs(world, run, tmp_path):
-    words = ("distill", world / "e", world / "start", *DIGITS, *FAST)
+def test_one_line_for_people_and_json_for_programs(three_models, run, tmp_path):
+    words = ("distill", three_models / "e", three_models / "start", *DIGITS, *FAST)
     done = run(*words, "-o", tmp_path / "g")
     line = "round 3, distilled from 3 clients on 60 public images\n"
     assert done == (0, f"{tmp_path / 'g'}: {line}", "")
@@ -134,14 +141,16 @@ def test_one_line_for_people_and_json_for_programs(world, run, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g", "g.log.jsonl"]
 
 
-def test_a_dry_run_checks_and_writes_nothing(world, distill, tmp_path, capsys):
+def test_a_dry_run_checks_and_writes_nothing(three_models, distill, tmp_path, capsys):
     code, path = distill("--dry-run")
     assert code == 0 and list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out.startswith(f"would write {path}: round 3, ")
 
 
-def test_the_student_s_temperature_is_the_ensemble_s_unless_given(world, distill):
-    ensemble_of(world, "warm", more=("--temperature", 0.4))
+def test_the_student_s_temperature_is_the_ensemble_s_unless_given(
+    three_models, distill
+):
+    ensemble_of(three_models, "warm", more=("--temperature", 0.4))
     silent, given, other = (
         distill(*more, name=name, ensemble="warm")[1]
         for name, more in (
@@ -154,9 +163,9 @@ def test_the_student_s_temperature_is_the_ensemble_s_unless_given(world, distill
 
 
 @pytest.mark.parametrize("layer", ["h", "z"])
-def test_heads_that_are_not_compared_stay(world, distill, layer):
+def test_heads_that_are_not_compared_stay(three_models, distill, layer):
     _, path = distill("--layer", layer)
-    found, start = load_file(path), load_file(world / "start")
+    found, start = load_file(path), load_file(three_models / "start")
     assert found.keys() == start.keys()
     stay = {k for k in found if found[k].tobytes() == start[k].tobytes()}
     heads = ("rotation.",) if layer == "z" else ("rotation.", "projector.")
@@ -180,16 +189,23 @@ def test_any_number_of_anchors_from_a_batch_on(distill, batch, anchors):
     assert code == 0 and np.isfinite(losses(path)).all() and min(losses(path)) > 0
 
 
-def in_steps(world, tmp_path, name, count, *more):
+def in_steps(three_models, tmp_path, name, count, *more):
     """Distil for some steps, 3 of which are an epoch, from a preset that has epochs."""
-    words = ["distill", world / "e", world / "start", *DIGITS, "--preset", "flesd-code"]
+    words = [
+        "distill",
+        three_models / "e",
+        three_models / "start",
+        *DIGITS,
+        "--preset",
+        "flesd-code",
+    ]
     words += ["--steps", count, "--batch-size", 20, "--anchors", 40, "-q", *more]
     return [*words, "-o", tmp_path / name]
 
 
 @pytest.mark.parametrize("more", [(), ("--schedule", "cosine", "--warmup", 1)])
-def test_as_many_steps_as_the_epochs_have_are_the_same(world, tmp_path, more):
-    whole = in_steps(world, tmp_path, "steps", 6, *more)
+def test_as_many_steps_as_the_epochs_have_are_the_same(three_models, tmp_path, more):
+    whole = in_steps(three_models, tmp_path, "steps", 6, *more)
     place = whole.index("--steps")
     epochs = [
         *whole[:place],
@@ -206,7 +222,7 @@ def test_as_many_steps_as_the_epochs_have_are_the_same(world, tmp_path, more):
     assert options[0] == options[1]
 
 
-def test_steps_that_end_within_an_epoch(world, tmp_path, monkeypatch):
+def test_steps_that_end_within_an_epoch(three_models, tmp_path, monkeypatch):
     """The journal has a line for the part, whose loss is the mean over its steps."""
     seen, step = [], loop.Trainer.step
 
@@ -216,7 +232,7 @@ def test_steps_that_end_within_an_epoch(world, tmp_path, monkeypatch):
         return losses, z
 
     monkeypatch.setattr(loop.Trainer, "step", noting)
-    assert furlkit(*in_steps(world, tmp_path, "g", 5)) == 0
+    assert furlkit(*in_steps(three_models, tmp_path, "g", 5)) == 0
     lines = epochs(tmp_path / "g")
     assert [(line["epoch"], line["step"]) for line in lines] == [(1, 3), (2, 5)]
     assert losses(tmp_path / "g") == pytest.approx(
@@ -226,31 +242,31 @@ def test_steps_that_end_within_an_epoch(world, tmp_path, monkeypatch):
     assert len(seen) == 5 and loss == pytest.approx(np.mean(seen[3:]))
 
 
-def test_fewer_steps_than_an_epoch_has(world, tmp_path):
+def test_fewer_steps_than_an_epoch_has(three_models, tmp_path):
     """The cosine ends where the training does: half of the way down after one of 2."""
     more = ("--schedule", "cosine", "--lr", 0.1)
-    assert furlkit(*in_steps(world, tmp_path, "g", 2, *more)) == 0
+    assert furlkit(*in_steps(three_models, tmp_path, "g", 2, *more)) == 0
     (line,) = epochs(tmp_path / "g")
     assert (line["epoch"], line["step"], line["lr"]) == (1, 2, pytest.approx(0.05))
 
 
 @pytest.mark.parametrize("count", [2, 4, 5])
 def test_killed_within_an_epoch_steps_end_with_the_same_bytes(
-    world, tmp_path, until_done, count
+    three_models, tmp_path, until_done, count
 ):
     more = ("--save-every", 0)
-    assert furlkit(*in_steps(world, tmp_path, "whole", count, *more)) == 0
-    words = in_steps(world, tmp_path, "parts", count, *more)
+    assert furlkit(*in_steps(three_models, tmp_path, "whole", count, *more)) == 0
+    words = in_steps(three_models, tmp_path, "parts", count, *more)
     assert until_done(loop.Trainer, "step", *words) >= 2
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     kept = [(line["step"], line["losses"]) for line in epochs(tmp_path / "parts")]
     assert kept == [(e["step"], e["losses"]) for e in epochs(tmp_path / "whole")]
 
 
-def test_steps_and_epochs_are_not_given_together(world, refused, tmp_path):
-    words = in_steps(world, tmp_path, "g", 5, "--epochs", 2)
+def test_steps_and_epochs_are_not_given_together(three_models, refused, tmp_path):
+    words = in_steps(three_models, tmp_path, "g", 5, "--epochs", 2)
     refused(tmp_path, 2, ("--epochs", "--steps"), *words)
-    refused(tmp_path, 2, ("--steps",), *in_steps(world, tmp_path, "g", 0))
+    refused(tmp_path, 2, ("--steps",), *in_steps(three_models, tmp_path, "g", 0))
 
 
 def test_any_model_can_be_the_start_even_a_client_s(distill):
@@ -269,10 +285,10 @@ def test_any_model_can_be_the_start_even_a_client_s(distill):
 )
 @pytest.mark.parametrize("form", ["e", "matrix"])
 def test_every_way_of_distilling_can_be_resumed(
-    world, distill, monkeypatch, more, form
+    three_models, distill, monkeypatch, more, form
 ):
     if form == "matrix":
-        ensemble_of(world, "matrix", more=("--matrix",))
+        ensemble_of(three_models, "matrix", more=("--matrix",))
     more = (*more, "--save-every", 0)
     expected = distill(*more, name="whole", ensemble=form)[1].read_bytes()
     step = loop.Trainer.step
@@ -293,7 +309,9 @@ def test_every_way_of_distilling_can_be_resumed(
     assert not path.with_name("parts.progress").exists()
 
 
-def test_progress_of_another_command_is_not_resumed(world, distill, capsys, tmp_path):
+def test_progress_of_another_command_is_not_resumed(
+    three_models, distill, capsys, tmp_path
+):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("furlkit.stages.distill.train.write_checkpoint", None)
         patch.setattr("furlkit.training.run._Keeper.due", lambda *_: True)
@@ -306,11 +324,11 @@ def test_progress_of_another_command_is_not_resumed(world, distill, capsys, tmp_
     assert "h.progress" in capsys.readouterr().err
 
 
-def test_the_layer_is_the_one_the_clients_were_asked_for(world, distill, run):
-    ensemble_of(world, "of_h", ("--layer", "h"))
+def test_the_layer_is_the_one_the_clients_were_asked_for(three_models, distill, run):
+    ensemble_of(three_models, "of_h", ("--layer", "h"))
     usual, asked = distill(ensemble="of_h")[1], distill("--layer", "h", name="h",
                                                         ensemble="of_h")[1]  # fmt: skip
-    assert read_ensemble(world / "of_h").facts.layer == "h"
+    assert read_ensemble(three_models / "of_h").facts.layer == "h"
     assert Container(usual).header.options["layer"] == "h"
     assert load_file(usual).keys() == load_file(asked).keys()
     assert losses(usual) == losses(asked)
@@ -320,37 +338,54 @@ def test_the_layer_is_the_one_the_clients_were_asked_for(world, distill, run):
     "embedding",
     [(), ("--encoding", "int8"), ("--similarity",), ("--similarity", "--top", 10)],
 )
-def test_the_text_s_h_goes_through_every_stage(world, tmp_path, embedding):
+def test_the_text_s_h_goes_through_every_stage(three_models, tmp_path, embedding):
     """embed, aggregate and distill by the preset alone: the projector is not trained."""
     preset = ("--preset", "flesd")
-    part = ("--partition", world / "p", "--part", "public")
+    part = ("--partition", three_models / "p", "--part", "public")
     files = [tmp_path / f"h{client}" for client in CLIENTS]
     for client, path in zip(CLIENTS, files, strict=True):
-        words = ("embed", world / f"c{client}", *DIGITS, *part, *preset, *embedding)
+        words = (
+            "embed",
+            three_models / f"c{client}",
+            *DIGITS,
+            *part,
+            *preset,
+            *embedding,
+        )
         assert furlkit(*words, "-o", path) == 0
     ensemble, model = tmp_path / "e", tmp_path / "g"
-    words = ("distill", ensemble, world / "start", *DIGITS, *preset, "--steps", 2)
+    words = (
+        "distill",
+        ensemble,
+        three_models / "start",
+        *DIGITS,
+        *preset,
+        "--steps",
+        2,
+    )
     words += ("--batch-size", 20, "--anchors", 40, "-q", "-o", model)
     assert furlkit("aggregate", *files, *preset, "-o", ensemble) == furlkit(*words) == 0
     assert read_ensemble(ensemble).facts.layer == "h"
     assert Container(model).header.options["layer"] == "h"
-    found, start = load_file(model), load_file(world / "start")
+    found, start = load_file(model), load_file(three_models / "start")
     stay = {k for k in found if found[k].tobytes() == start[k].tobytes()}
     assert stay == {k for k in found if k.startswith(("rotation.", "projector."))}
 
 
-def test_a_matrix_with_a_flipped_bit_is_refused(world, tmp_path, run):
-    path = ensemble_of(world, "flipped", more=("--matrix",))
+def test_a_matrix_with_a_flipped_bit_is_refused(three_models, tmp_path, run):
+    path = ensemble_of(three_models, "flipped", more=("--matrix",))
     content = path.read_bytes()
     path.write_bytes(content[:-9000] + bytes([content[-9000] ^ 1]) + content[-8999:])
-    done = run("distill", path, world / "start", *DIGITS, *FAST, "-o", tmp_path / "g")
+    done = run(
+        "distill", path, three_models / "start", *DIGITS, *FAST, "-o", tmp_path / "g"
+    )
     assert done.code == 65 and f"{path}: " in done.err
     assert not (tmp_path / "g").exists()
 
 
-def test_a_row_that_does_not_hold_its_own_image_is_refused(world, tmp_path, run):
+def test_a_row_that_does_not_hold_its_own_image_is_refused(three_models, tmp_path, run):
     folder = tmp_path / "own"
-    shutil.copytree(world, folder)
+    shutil.copytree(three_models, folder)
     ensemble_of(folder, "t", ("--similarity", "--top", 10))
     opened = Container(folder / "t_1")
     tensors = opened.tensors()

@@ -18,13 +18,13 @@ STRONG = ("--randaugment", "2,9", "--cutout", 3, "--flip", 0)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, forge):
+def sure_models(tmp_path_factory, forge):
     """A partition with a public part, and models whose classifier is sure of much.
 
     Nobody has trained them: a classifier with large weights is sure all the same. g is
     an ordinary model of round 0, m a global model, c1 a client's.
     """
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("sure_models")
     split = ("--clients", 2, "--public-count", PUBLIC, "-o", folder / "p")
     assert furlkit("partition", *DIGITS, *split) == 0
     for name in ("g", "m", "c1"):
@@ -38,27 +38,27 @@ def world(tmp_path_factory, forge):
     return folder
 
 
-def words_of(world, output, *more, start="m", data=DIGITS):
-    part = ("--partition", world / "p", "--part", "public")
-    command = ("distill", world / start, "--teacher", "self", *data, *part)
+def words_of(sure_models, output, *more, start="m", data=DIGITS):
+    part = ("--partition", sure_models / "p", "--part", "public")
+    command = ("distill", sure_models / start, "--teacher", "self", *data, *part)
     return [*command, *FAST, *STRONG, *more, "-o", output]
 
 
 @pytest.fixture
-def label(world, tmp_path):
+def label(sure_models, tmp_path):
     """Self-label in a folder of the test's own; gives exit code and output."""
 
     def run(*more, name="g", **how):
         output = tmp_path / name
-        return furlkit(*words_of(world, output, *more, **how)), output
+        return furlkit(*words_of(sure_models, output, *more, **how)), output
 
     return run
 
 
 def test_confident_images_and_skipped_steps_are_in_journal_and_result(
-    world, run, tmp_path
+    sure_models, run, tmp_path
 ):
-    words = words_of(world, tmp_path / "g", "--confidence", 0.6, "--lr", 1e-4)
+    words = words_of(sure_models, tmp_path / "g", "--confidence", 0.6, "--lr", 1e-4)
     done = run(*words)
     assert done.code == 0
     lines = epochs(tmp_path / "g")
@@ -88,11 +88,11 @@ def test_all_images_count_at_0(label):
 
 @pytest.mark.parametrize("form", ["weak-strong", "same"])
 def test_without_a_confident_image_the_model_stays_as_it_was(
-    world, label, capsys, form
+    sure_models, label, capsys, form
 ):
     """An untrained model is sure of nothing: every step is skipped, none is an error."""
     code, path = label("--form", form, start="g")
-    assert code == 0 and tensor_bytes(path) == tensor_bytes(world / "g")
+    assert code == 0 and tensor_bytes(path) == tensor_bytes(sure_models / "g")
     assert epochs(path)[-1]["skipped"] == 6 and epochs(path)[-1]["losses"] == {
         "self-labelling": 0.0
     }
@@ -115,16 +115,16 @@ def test_labels_that_collapse_into_one_class_are_reported(label, capsys):
     assert "--entropy-weight" not in said  # distill has no such option
 
 
-def test_a_confidence_above_1_is_impossible(world, refused, tmp_path):
-    words = words_of(world, tmp_path / "g", "--confidence", 1.01)
+def test_a_confidence_above_1_is_impossible(sure_models, refused, tmp_path):
+    words = words_of(sure_models, tmp_path / "g", "--confidence", 1.01)
     refused(tmp_path, 2, ("--confidence", "1.01"), *words)
 
 
-def test_it_says_how_it_was_made(world, label):
+def test_it_says_how_it_was_made(sure_models, label):
     _, path = label("--confidence", 0.6, "--seed", 5)
-    header, start = Container(path).header, Container(world / "m")
+    header, start = Container(path).header, Container(sure_models / "m")
     assert header.inputs == {
-        "start": start.content, "partition": Container(world / "p").content
+        "start": start.content, "partition": Container(sure_models / "p").content
     }  # fmt: skip
     expected = {"teacher": "self", "head": "classifier", "confidence": 0.6,
                 "form": "weak-strong", "class-weights": True,
@@ -137,11 +137,11 @@ def test_it_says_how_it_was_made(world, label):
     assert facts["parent"] == start.content and (header.seed, header.stage) == (5, "distill")  # fmt: skip
 
 
-def test_the_next_round_starts_from_it(world, label, tmp_path):
+def test_the_next_round_starts_from_it(sure_models, label, tmp_path):
     _, path = label("--confidence", 0.6)
     words = (
         "local-train",
-        world / "p",
+        sure_models / "p",
         path,
         *DIGITS,
         "--client",
@@ -156,9 +156,9 @@ def test_the_next_round_starts_from_it(world, label, tmp_path):
     assert Container(tmp_path / "next").header.facts["round"] == 2
 
 
-def test_a_client_s_model_stays_the_client_s(world, label):
+def test_a_client_s_model_stays_the_client_s(sure_models, label):
     _, path = label("--confidence", 0.6, start="c1")
-    facts, start = (Container(p).header.facts for p in (path, world / "c1"))
+    facts, start = (Container(p).header.facts for p in (path, sure_models / "c1"))
     for name in ("role", "client", "examples", "parts", "round"):
         assert facts[name] == start[name]
 
@@ -176,21 +176,21 @@ def test_every_option_counts(label, option):
     assert tensor_bytes(one) != tensor_bytes(other)
 
 
-def test_public_images_of_another_set_need_no_partition(world, tmp_path):
-    public = read_partition(world / "p").public
+def test_public_images_of_another_set_need_no_partition(sure_models, tmp_path):
+    public = read_partition(sure_models / "p").public
     from furlkit.data.sets.source import Source
 
     np.savez(tmp_path / "public.npz", images=Source("digits").images().images[public])
-    words = ("distill", world / "m", "--teacher", "self", "--confidence", 0.6)
+    words = ("distill", sure_models / "m", "--teacher", "self", "--confidence", 0.6)
     words += ("--data", tmp_path / "public.npz", *FAST, *STRONG)
     assert furlkit(*words, "-o", tmp_path / "g") == 0
-    own = words_of(world, tmp_path / "o", "--confidence", 0.6)
+    own = words_of(sure_models, tmp_path / "o", "--confidence", 0.6)
     assert furlkit(*own) == 0
     # The same images in the same order: where they come from changes no weight.
     assert tensor_bytes(tmp_path / "g") == tensor_bytes(tmp_path / "o")
 
 
-def test_no_label_is_read(world, label, tmp_path):
+def test_no_label_is_read(sure_models, label, tmp_path):
     """A file without labels teaches the same."""
     pack = ("pack", "digits", "--no-labels", "-o", tmp_path / "bare.safetensors")
     assert furlkit(*pack) == 0
@@ -209,12 +209,12 @@ def test_no_label_is_read(world, label, tmp_path):
     ],
 )
 def test_killed_before_any_step_it_ends_with_the_same_bytes(
-    world, tmp_path, until_done, more
+    sure_models, tmp_path, until_done, more
 ):
     """At 0.97 some steps of this model are skipped and others are not."""
     more = (*more, "--save-every", 0)
-    assert furlkit(*words_of(world, tmp_path / "whole", *more)) == 0
-    words = words_of(world, tmp_path / "parts", *more)
+    assert furlkit(*words_of(sure_models, tmp_path / "whole", *more)) == 0
+    words = words_of(sure_models, tmp_path / "parts", *more)
     assert until_done(loop.Trainer, "step", *words) >= 3
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     names = ("step", "losses", "confident", "cluster_entropy", "skipped")
@@ -227,7 +227,7 @@ def test_killed_before_any_step_it_ends_with_the_same_bytes(
         assert 0 < one[-1][-1] < 6
 
 
-def test_other_heads_stay(world, tmp_path):
+def test_other_heads_stay(sure_models, tmp_path):
     net = ("--width", 0.05, "--objective", "supervised", "--head", "projector")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "both") == 0
     words = ("distill", tmp_path / "both", "--teacher", "self", "--confidence", 0)
@@ -250,20 +250,27 @@ def test_other_heads_stay(world, tmp_path):
         (("distill", "{z}", "--teacher", "self"), 65, "classifier"),
     ],
 )
-def test_refusals(world, refused, tmp_path, words, code, key):
-    if not (world / "z").exists():
-        assert furlkit("init", *DIGITS, "--width", 0.05, "-o", world / "z") == 0
-    given = [str(word).format(**{k: world / k for k in "mpgz"}) for word in words]
+def test_refusals(sure_models, refused, tmp_path, words, code, key):
+    if not (sure_models / "z").exists():
+        assert furlkit("init", *DIGITS, "--width", 0.05, "-o", sure_models / "z") == 0
+    given = [str(word).format(**{k: sure_models / k for k in "mpgz"}) for word in words]
     refused(tmp_path, code, (key,), *given, *DIGITS, "-o", tmp_path / "out")
 
 
-def test_the_output_is_not_an_input(world, refused, tmp_path):
-    part = ("--partition", world / "p", "--part", "public", "-o", world / "p")
-    words = ("distill", world / "m", "--teacher", "self", *DIGITS, *part)
-    refused(tmp_path, 2, (world / "p", "uses that file already"), *words)
+def test_the_output_is_not_an_input(sure_models, refused, tmp_path):
+    part = (
+        "--partition",
+        sure_models / "p",
+        "--part",
+        "public",
+        "-o",
+        sure_models / "p",
+    )
+    words = ("distill", sure_models / "m", "--teacher", "self", *DIGITS, *part)
+    refused(tmp_path, 2, (sure_models / "p", "uses that file already"), *words)
 
 
-def test_a_plan_refuses_a_teacher_without_its_file(world, refused, tmp_path):
+def test_a_plan_refuses_a_teacher_without_its_file(sure_models, refused, tmp_path):
     recipe = tmp_path / "r.toml"
     recipe.write_text(
         '[settings]\nrounds = 1\n[files]\nglobal = "r{round}/g"\nown = "r{round}/o"\n'
@@ -275,14 +282,22 @@ def test_a_plan_refuses_a_teacher_without_its_file(world, refused, tmp_path):
 
 @pytest.mark.parametrize("lr, lost", [(3e-3, True), (1e-6, False)])
 def test_a_model_that_gives_up_most_of_its_clusters_is_warned_of(
-    world, run, tmp_path, lr, lost
+    sure_models, run, tmp_path, lr, lost
 ):
     """Nine classes become two in six epochs, without the collapse into one."""
-    train = ("local-train", world / "p", world / "g", *DIGITS, "--client", 0, "-q")
+    train = (
+        "local-train",
+        sure_models / "p",
+        sure_models / "g",
+        *DIGITS,
+        "--client",
+        0,
+        "-q",
+    )
     train += ("--objective", "supervised", "--epochs", 2, "--batch-size", 32)
     assert furlkit(*train, "--flip", 0, "-o", tmp_path / "t") == 0
     more = ("--confidence", 0.4, "--lr", lr, "--epochs", 6, "--batch-size", 60)
-    done = run(*words_of(world, tmp_path / "g", *more, start=tmp_path / "t"))
+    done = run(*words_of(sure_models, tmp_path / "g", *more, start=tmp_path / "t"))
     used = [line["used_clusters"] for line in epochs(tmp_path / "g")]
     assert done.code == 0 and used[0] == 9 and (used[-1] <= 4) == lost
     assert (f"9 clusters have become {used[-1]}" in done.err) == lost

@@ -19,9 +19,9 @@ FAST = ("--data", "digits", "--epochs", 1, "--batch-size", 240)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def styled_clients(tmp_path_factory):
     """Two clients after a round with infusion, and the mean of their models."""
-    folder = round_0(tmp_path_factory.mktemp("world"), ("--clients", 2), NET)
+    folder = round_0(tmp_path_factory.mktemp("styled_clients"), ("--clients", 2), NET)
     both = (folder / "p.st", folder / "g.st", *FAST, "--client", "0-1")
     assert furlkit("pretrain-style", *both, "-o", folder / "s{client}") == 0
     files = ("--private", folder / "s{client}", "--private-out", folder / "k{client}")
@@ -33,10 +33,10 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def embed(world, tmp_path):
+def embed(styled_clients, tmp_path):
     def run(name, *more, model="c0", private="k0"):
-        words = ("embed", world / model, "--data", "digits", "--split", "test")
-        own = ("--personal", world / private) if private else ()
+        words = ("embed", styled_clients / model, "--data", "digits", "--split", "test")
+        own = ("--personal", styled_clients / private) if private else ()
         assert furlkit(*words, *own, *more, "-o", tmp_path / name) == 0
         return read_features(tmp_path / name)
 
@@ -48,11 +48,11 @@ def h_of(embed, model):
 
 
 @torch.no_grad()
-def style_by_hand(world, client):
+def style_by_hand(styled_clients, client):
     """h_s of the test images: the content model's net with the style's weights."""
     model, private = (
-        read_checkpoint(world / "g.st"),
-        read_private(world / f"k{client}", None),
+        read_checkpoint(styled_clients / "g.st"),
+        read_private(styled_clients / f"k{client}", None),
     )
     net = load_net(model, torch.device("cpu")).eval()
     style = below("style.encoder.", private.tensors)
@@ -62,24 +62,24 @@ def style_by_hand(world, client):
     return net.encoder(x).numpy()
 
 
-def infused_by_hand(world, client, h_c, h_s):
-    G = below("generator.", read_private(world / f"k{client}", None).tensors)
+def infused_by_hand(styled_clients, client, h_c, h_s):
+    G = below("generator.", read_private(styled_clients / f"k{client}", None).tensors)
     both = np.concatenate([h_c, h_s], axis=1)
     hidden = np.maximum(both @ G["fc1.weight"].T + G["fc1.bias"], 0)
     return hidden @ G["fc2.weight"].T + G["fc2.bias"]
 
 
 @pytest.mark.parametrize("model", ["c0", "g1"])
-def test_h_is_content_and_infused_content(world, embed, model):
-    h_c, h_s = h_of(embed, model), style_by_hand(world, 0)
-    expected = h_c + infused_by_hand(world, 0, h_c, h_s)
+def test_h_is_content_and_infused_content(styled_clients, embed, model):
+    h_c, h_s = h_of(embed, model), style_by_hand(styled_clients, 0)
+    expected = h_c + infused_by_hand(styled_clients, 0, h_c, h_s)
     found = embed("h", model=model)
     np.testing.assert_allclose(found.rows, expected, rtol=1e-4, atol=1e-4)
     assert not np.allclose(found.rows, h_c, atol=1e-3)
 
 
-def test_the_style_alone_needs_no_generator(world, embed):
-    expected = style_by_hand(world, 0)
+def test_the_style_alone_needs_no_generator(styled_clients, embed):
+    expected = style_by_hand(styled_clients, 0)
     for private in ("k0", "s0"):
         found = embed(private, "--style", private=private)
         np.testing.assert_allclose(found.rows, expected, rtol=1e-4, atol=1e-4)
@@ -91,23 +91,23 @@ def test_every_client_has_a_view_of_its_own(embed):
     assert not np.allclose(one.rows, other.rows, atol=1e-3)
 
 
-def test_the_file_says_whose_h_it_is(world, embed, tmp_path, run):
+def test_the_file_says_whose_h_it_is(styled_clients, embed, tmp_path, run):
     for name, more, word in (("a", (), "personal"), ("b", ("--style",), "style")):
         found = embed(name, *more)
         assert found.facts.personal == ("style" if more else "stylised")
         said = json.loads(run("inspect", tmp_path / name, "--json").out)["summary"]
         assert f"by the {word} model of client 0" in said
         contents = Container(tmp_path / name).header.inputs
-        assert contents["private"] == read_private(world / "k0", 0).content
+        assert contents["private"] == read_private(styled_clients / "k0", 0).content
     assert read_features(tmp_path / "a").facts.layer == "h"
     plain = embed("c", private=None)
     assert plain.facts.personal is None
     assert "personal" not in Container(tmp_path / "c").header.facts
 
 
-def test_similarities_of_personal_features(embed, world, tmp_path):
-    words = ("embed", world / "c0", "--data", "digits", "--split", "test")
-    words = (*words, "--personal", world / "k0", "--similarity")
+def test_similarities_of_personal_features(embed, styled_clients, tmp_path):
+    words = ("embed", styled_clients / "c0", "--data", "digits", "--split", "test")
+    words = (*words, "--personal", styled_clients / "k0", "--similarity")
     assert furlkit(*words, "-o", tmp_path / "s") == 0
     rows = embed("h").rows
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -124,19 +124,27 @@ def test_similarities_of_personal_features(embed, world, tmp_path):
         ((), "c0", 65, ("checkpoint", "private")),
     ],
 )
-def test_what_is_refused(world, tmp_path, refused, more, private, code, words):
-    path = world / private
-    line = ("embed", world / "c0", "--data", "digits", "--personal", path, *more)
+def test_what_is_refused(styled_clients, tmp_path, refused, more, private, code, words):
+    path = styled_clients / private
+    line = (
+        "embed",
+        styled_clients / "c0",
+        "--data",
+        "digits",
+        "--personal",
+        path,
+        *more,
+    )
     files = (path,) if code == 65 else ()
     for dry in ((), ("--dry-run",)):
         refused(tmp_path, code, (*files, *words), *line, *dry, "-o", tmp_path / "x")
 
 
 def test_style_alone_is_of_a_private_file_and_the_output_is_no_input(
-    world, tmp_path, refused
+    styled_clients, tmp_path, refused
 ):
-    line = ("embed", world / "c0", "--data", "digits")
+    line = ("embed", styled_clients / "c0", "--data", "digits")
     words = (*line, "--style", "-o", tmp_path / "x")
     refused(tmp_path, 2, ("--style", "--personal"), *words)
-    words = (*line, "--personal", world / "k0", "-o", world / "k0")
-    refused(world, 2, (f"-o {world / 'k0'}",), *words)
+    words = (*line, "--personal", styled_clients / "k0", "-o", styled_clients / "k0")
+    refused(styled_clients, 2, (f"-o {styled_clients / 'k0'}",), *words)

@@ -19,17 +19,17 @@ FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def five_clients(tmp_path_factory):
     """Five clients and a model that has every head."""
     heads = [word for head in HEADS for word in ("--head", head)]
-    return round_0(tmp_path_factory.mktemp("world"), net=(*NET, *heads))
+    return round_0(tmp_path_factory.mktemp("five_clients"), net=(*NET, *heads))
 
 
 @pytest.fixture
-def train(world, tmp_path):
+def train(five_clients, tmp_path):
     """Train client 0 into a file of the test's own folder."""
 
-    def run(name, *more, partition=world / "p.st", model=world / "g.st"):
+    def run(name, *more, partition=five_clients / "p.st", model=five_clients / "g.st"):
         output = tmp_path / f"{name}.safetensors"
         command = ("local-train", partition, model, "--client", 0, *FAST, *more)
         return furlkit(*command, "-o", output), output
@@ -57,22 +57,22 @@ def moved(before, after):
     ],
 )
 def test_every_objective_learns_and_moves_only_its_own_head(
-    world, train, objective, more
+    five_clients, train, objective, more
 ):
     options = ("--objective", objective, "--epochs", 5, "--lr", 0.005, *more)
     code, output = train("c", *options)
     assert code == 0
     losses = [line["losses"][objective] for line in epochs(output)]
     assert len(losses) == 5 and losses[-1] < losses[0]
-    before, after = read_checkpoint(world / "g.st"), read_checkpoint(output)
+    before, after = read_checkpoint(five_clients / "g.st"), read_checkpoint(output)
     assert moved(before, after) == {"encoder", *OBJECTIVES[objective].head_names}
 
 
-def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
+def test_a_checkpoint_says_where_it_comes_from(five_clients, train, capsys):
     code, output = train("c", "--seed", 3, "--temperature", 0.2)
     assert code == 0
-    made, model = read_checkpoint(output), read_checkpoint(world / "g.st")
-    partition = read_partition(world / "p.st")
+    made, model = read_checkpoint(output), read_checkpoint(five_clients / "g.st")
+    partition = read_partition(five_clients / "p.st")
     facts = made.facts
     assert (facts.role, facts.round, facts.client) == ("client", 1, 0)
     assert facts.examples == len(partition.of(0)) == 288
@@ -114,7 +114,7 @@ def test_labels_never_reach_an_unsupervised_training(train, tmp_path):
 
 
 def test_no_proximal_term_is_a_term_of_weight_0_and_a_heavy_one_holds_weights_back(
-    world, train
+    five_clients, train
 ):
     sgd = ("--optimiser", "sgd", "--lr", 0.05, "--momentum", 0)
     without, zero, heavy = (
@@ -126,7 +126,7 @@ def test_no_proximal_term_is_a_term_of_weight_0_and_a_heavy_one_holds_weights_ba
         )
     )
     assert digest(without) == digest(zero)
-    start = read_checkpoint(world / "g.st").tensors
+    start = read_checkpoint(five_clients / "g.st").tensors
 
     def distance(path):
         tensors = read_checkpoint(path).tensors
@@ -193,7 +193,7 @@ def test_a_compiled_net_has_the_same_names_and_nearly_the_same_loss(train):
 
 
 @pytest.mark.slow
-def test_clients_of_one_command_are_compiled_once(world, tmp_path, monkeypatch):
+def test_clients_of_one_command_are_compiled_once(five_clients, tmp_path, monkeypatch):
     """As in the commands of --group. Graphs are traced, and not translated to C++."""
     from torch._dynamo.utils import counters
 
@@ -203,7 +203,13 @@ def test_clients_of_one_command_are_compiled_once(world, tmp_path, monkeypatch):
     for clients in ("0", "0-1"):
         torch.compiler.reset()
         counters.clear()
-        words = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
+        words = (
+            "local-train",
+            five_clients / "p.st",
+            five_clients / "g.st",
+            "--data",
+            "digits",
+        )
         how = ("--client", clients, "--epochs", 1, "--batch-size", 64, "--compile")
         output = tmp_path / clients / "client_{client}"
         assert furlkit(*words, *how, "-o", output) == 0
@@ -211,8 +217,10 @@ def test_clients_of_one_command_are_compiled_once(world, tmp_path, monkeypatch):
     assert graphs[0] > 0 and graphs[1] == graphs[0]
 
 
-def test_a_net_that_gives_one_point_is_called_collapsed(world, train, tmp_path, capsys):
-    model = read_checkpoint(world / "g.st")
+def test_a_net_that_gives_one_point_is_called_collapsed(
+    five_clients, train, tmp_path, capsys
+):
+    model = read_checkpoint(five_clients / "g.st")
     tensors = dict(model.tensors)
     tensors["projector.fc2.weight"] = np.zeros_like(tensors["projector.fc2.weight"])
     write_checkpoint(tmp_path / "flat.st", tensors, model.facts, Provenance("init"))
@@ -266,7 +274,7 @@ def test_grey_images_train_a_net_for_colour(train, tmp_path):
     assert read_checkpoint(output).tensors["encoder.conv1.weight"].shape[1] == 3
 
 
-def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
+def test_a_cosine_goes_on_through_the_rounds(five_clients, train, tmp_path):
     cosine = ("--schedule", "cosine", "--schedule-rounds", 2, "--lr", 0.01)
     _, client = train("c1", *cosine)
     assert furlkit("aggregate", client, "-o", tmp_path / "g1.st") == 0
@@ -292,6 +300,8 @@ def test_all_are_the_clients_with_images(tmp_path, run):
         assert names == [f"{tmp_path}/c0:", f"{tmp_path}/c2:"]
 
 
-def test_all_without_a_partition_is_wrong_usage(world, refused):
-    words = ("local-train", world / "g.st", "--client", "all", *FAST)
-    refused(world, 2, ["--client all", "PARTITION"], *words, "-o", world / "c")
+def test_all_without_a_partition_is_wrong_usage(five_clients, refused):
+    words = ("local-train", five_clients / "g.st", "--client", "all", *FAST)
+    refused(
+        five_clients, 2, ["--client all", "PARTITION"], *words, "-o", five_clients / "c"
+    )

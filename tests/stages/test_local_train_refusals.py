@@ -25,13 +25,19 @@ def listing(folder):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return round_0(tmp_path_factory.mktemp("world"))
+def five_clients(tmp_path_factory):
+    return round_0(tmp_path_factory.mktemp("five_clients"))
 
 
 @pytest.fixture
-def train(world, tmp_path):
-    def run(name, *more, partition=world / "p.st", model=world / "g.st", clients="0"):
+def train(five_clients, tmp_path):
+    def run(
+        name,
+        *more,
+        partition=five_clients / "p.st",
+        model=five_clients / "g.st",
+        clients="0",
+    ):
         output = tmp_path / f"{name}.safetensors"
         command = ("local-train", partition, model, "--client", clients, *FAST, *more)
         return furlkit(*command, "-o", output), output
@@ -62,9 +68,11 @@ def refused(train, tmp_path, capsys):
         ("supervised", "classifier"),
     ],
 )
-def test_a_model_without_the_head_of_the_objective(refused, world, objective, head):
+def test_a_model_without_the_head_of_the_objective(
+    refused, five_clients, objective, head
+):
     err = refused(65, "--objective", objective)
-    assert f"{world / 'g.st'}: has no {head}" in err
+    assert f"{five_clients / 'g.st'}: has no {head}" in err
     assert f"--objective {objective}" in err
 
 
@@ -103,13 +111,13 @@ def test_a_classifier_with_too_few_classes(refused, tmp_path):
     assert "10 classes" in err and "--classes 10" in err
 
 
-def test_colour_images_for_a_grey_net(refused, world, tmp_path):
+def test_colour_images_for_a_grey_net(refused, five_clients, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "colour.npz", images=pixels, labels=np.arange(40) % 4)
     data, partition = tmp_path / "colour.npz", tmp_path / "p.st"
     assert furlkit("partition", "--data", data, "-o", partition) == 0
     err = refused(65, "--data", data, partition=partition)
-    assert f"{world / 'g.st'}: " in err and "--channels 3" in err
+    assert f"{five_clients / 'g.st'}: " in err and "--channels 3" in err
     err = refused(65, partition=partition)
     assert f"{partition}: " in err and "digits" in err
 
@@ -122,9 +130,9 @@ def test_a_client_without_images(refused, tmp_path):
     assert f"{partition}: client 0 has 0 images" in err
 
 
-def test_a_client_that_is_not_there(refused, world):
+def test_a_client_that_is_not_there(refused, five_clients):
     err = refused(2, clients="5")
-    assert f"--client 5: {world / 'p.st'}" in err and "0 to 4" in err
+    assert f"--client 5: {five_clients / 'p.st'}" in err and "0 to 4" in err
 
 
 def test_a_clients_model_in_place_of_the_global_one(refused, train):
@@ -143,8 +151,10 @@ def test_a_model_of_another_partition(refused, train, tmp_path):
 
 
 @pytest.mark.parametrize("odd", ["float64", "shape", "name", "lost"])
-def test_tensors_that_do_not_fit_their_architecture(refused, world, tmp_path, odd):
-    source = read_checkpoint(world / "g.st")
+def test_tensors_that_do_not_fit_their_architecture(
+    refused, five_clients, tmp_path, odd
+):
+    source = read_checkpoint(five_clients / "g.st")
     tensors, name = dict(source.tensors), "encoder.conv1.weight"
     array = tensors.pop(name)
     if odd != "lost":
@@ -160,11 +170,20 @@ def test_tensors_that_do_not_fit_their_architecture(refused, world, tmp_path, od
         assert ("strange" if odd == "name" else name) in err
 
 
-def test_paths_that_would_overwrite_each_other(refused, world, tmp_path):
+def test_paths_that_would_overwrite_each_other(refused, five_clients, tmp_path):
     err = refused(2, clients="0-2")
     assert "3 clients" in err and "pattern" in err
     several = ("-o", tmp_path / "c{client}", "--private-out", tmp_path / "x")
-    plain = [FAST, ("local-train", world / "p.st", world / "g.st", "--client", "0-1")]
+    plain = [
+        FAST,
+        (
+            "local-train",
+            five_clients / "p.st",
+            five_clients / "g.st",
+            "--client",
+            "0-1",
+        ),
+    ]
     before = listing(tmp_path)
     assert furlkit(*plain[1], *plain[0], *several) == 2
     assert listing(tmp_path) == before
@@ -173,7 +192,7 @@ def test_paths_that_would_overwrite_each_other(refused, world, tmp_path):
     kept = tmp_path / "kept"
     err = refused(2, "--private", kept, "--private-out", kept)
     assert f"--private-out {kept}" in err
-    assert furlkit(*plain[1][:-1], 0, *FAST, "-o", world / "g.st") == 2
+    assert furlkit(*plain[1][:-1], 0, *FAST, "-o", five_clients / "g.st") == 2
     assert furlkit(*plain[1][:-1], 0, *FAST, "-o", tmp_path) == 2
 
 
@@ -197,7 +216,7 @@ def test_a_dry_run_writes_nothing(train, tmp_path, capsys):
     assert err == ""
 
 
-def test_batchnorm_statistics_stay_at_home(world, train, tmp_path, refused):
+def test_batchnorm_statistics_stay_at_home(five_clients, train, tmp_path, refused):
     """Two rounds under --bn keep: what a client kept is what it starts from."""
     clients = [
         train(f"c{k}", "--private-out", tmp_path / f"k{k}", clients=k)[1]
@@ -242,9 +261,9 @@ def test_json_and_quiet(train, capsys):
     assert (data["client"], data["round"], data["examples"]) == (0, 1, 288)
 
 
-def test_a_bar_on_a_terminal_and_log_lines_elsewhere(world, tmp_path):
+def test_a_bar_on_a_terminal_and_log_lines_elsewhere(five_clients, tmp_path):
     command = [sys.executable, "-m", "furlkit", "local-train"]
-    files = [str(world / "p.st"), str(world / "g.st")]
+    files = [str(five_clients / "p.st"), str(five_clients / "g.st")]
     command += [*files, "--client", "0", *map(str, FAST), "-o", str(tmp_path / "c.st")]
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}

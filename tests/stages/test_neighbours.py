@@ -12,16 +12,24 @@ from tests.helpers import furlkit, round_0, tensor_bytes
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def round_of_files(tmp_path_factory):
     split = ("--clients", 8, "--public-count", 30)
-    return round_0(tmp_path_factory.mktemp("world"), split)
+    return round_0(tmp_path_factory.mktemp("round_of_files"), split)
 
 
 @pytest.fixture
-def neighbours(world, tmp_path):
+def neighbours(round_of_files, tmp_path):
     def run(name, *more, data="digits"):
         output = tmp_path / f"{name}.st"
-        words = ("neighbours", world / "g.st", "--data", data, *more, "-o", output)
+        words = (
+            "neighbours",
+            round_of_files / "g.st",
+            "--data",
+            data,
+            *more,
+            "-o",
+            output,
+        )
         return furlkit(*words), output
 
     return run
@@ -30,10 +38,10 @@ def neighbours(world, tmp_path):
 @pytest.mark.parametrize("layer", ["h", "z"])
 @pytest.mark.parametrize("part", ["3", "public", "all"])
 def test_they_have_the_highest_cosines_among_the_images_of_the_part(
-    world, tmp_path, neighbours, layer, part
+    round_of_files, tmp_path, neighbours, layer, part
 ):
-    chosen = ("--partition", world / "p.st", "--part", part, "--layer", layer)
-    words = ("embed", world / "g.st", "--data", "digits", *chosen)
+    chosen = ("--partition", round_of_files / "p.st", "--part", part, "--layer", layer)
+    words = ("embed", round_of_files / "g.st", "--data", "digits", *chosen)
     assert furlkit(*words, "-o", tmp_path / "rows") == 0
     features = read_features(tmp_path / "rows")
     code, path = neighbours("n", *chosen, "--nearest", 5)
@@ -50,33 +58,39 @@ def test_they_have_the_highest_cosines_among_the_images_of_the_part(
     assert (found.facts.layer, found.facts.part) == (layer, part)
 
 
-def test_the_default_is_the_20_nearest_by_z(world, neighbours, run):
-    code, path = neighbours("n", "--partition", world / "p.st", "--part", "public")
+def test_the_default_is_the_20_nearest_by_z(round_of_files, neighbours, run):
+    code, path = neighbours(
+        "n", "--partition", round_of_files / "p.st", "--part", "public"
+    )
     found = read_neighbours(path)
     assert code == 0 and found.nearest.shape == (30, 20) and found.facts.layer == "z"
     told = run("inspect", path).out
     assert "neighbours of 30 images" in told
     assert "z of the public part" in " ".join(told.split())
-    again = run("neighbours", world / "g.st", "--data", "digits", "--partition",
-                world / "p.st", "--part", "public", "-o", path)  # fmt: skip
+    again = run("neighbours", round_of_files / "g.st", "--data", "digits", "--partition",
+                round_of_files / "p.st", "--part", "public", "-o", path)  # fmt: skip
     assert "already there" in again.out
 
 
-def test_no_label_is_read_and_none_is_told_of(world, tmp_path, neighbours, capsys):
+def test_no_label_is_read_and_none_is_told_of(
+    round_of_files, tmp_path, neighbours, capsys
+):
     packed = tmp_path / "packed.safetensors"
     assert furlkit("pack", "digits", "--no-labels", "-o", packed) == 0
-    part = ("--partition", world / "p.st", "--part", 0)
+    part = ("--partition", round_of_files / "p.st", "--part", 0)
     with_labels, without = neighbours("a", *part), neighbours("b", *part, data=packed)
     assert tensor_bytes(with_labels[1]) == tensor_bytes(without[1])
     said = "".join(capsys.readouterr()).replace(str(tmp_path), "")
     assert "label" not in said
 
 
-def test_a_small_part_has_as_many_neighbours_as_there_are(tmp_path, run, world):
+def test_a_small_part_has_as_many_neighbours_as_there_are(
+    tmp_path, run, round_of_files
+):
     images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), np.uint8)
     np.savez(tmp_path / "few.npz", images=images)
     np.savez(tmp_path / "one.npz", images=images[:1])
-    words = ("neighbours", world / "g.st", "--nearest", 20)
+    words = ("neighbours", round_of_files / "g.st", "--nearest", 20)
     told = run(*words, "--data", tmp_path / "few.npz", "-o", tmp_path / "n")
     assert told.code == 0 and "the 4 nearest of each of 5 images" in told.out
     found = read_neighbours(tmp_path / "n")
@@ -85,8 +99,15 @@ def test_a_small_part_has_as_many_neighbours_as_there_are(tmp_path, run, world):
     assert told.code == 65 and "one.npz" in told.err and "1 image" in told.err
 
 
-def test_a_dry_run_and_what_is_refused(world, tmp_path, refused, run):
-    words = ("neighbours", world / "g.st", "--data", "digits", "-o", tmp_path / "n")
+def test_a_dry_run_and_what_is_refused(round_of_files, tmp_path, refused, run):
+    words = (
+        "neighbours",
+        round_of_files / "g.st",
+        "--data",
+        "digits",
+        "-o",
+        tmp_path / "n",
+    )
     told = run(*words, "--dry-run")
     assert (
         told.code == 0
@@ -101,5 +122,5 @@ def test_a_dry_run_and_what_is_refused(world, tmp_path, refused, run):
     wrong = ("neighbours", bare, *words[2:])
     refused(tmp_path, 65, (bare, "--layer h"), *wrong)
     assert run(*wrong, "--layer", "h").code == 0
-    partition = read_partition(world / "p.st")
+    partition = read_partition(round_of_files / "p.st")
     assert len(partition.public) == 30

@@ -8,6 +8,7 @@ from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.targets import read_targets
 from furlkit.stages import pretrain_align
+from furlkit.stages.pretrain_align import work
 from furlkit.training import loop
 from tests.helpers import Killed, epoch_losses, furlkit, killed, round_0, tensor_bytes
 
@@ -15,27 +16,35 @@ DIGITS = ("--data", "digits")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def public_digits(tmp_path_factory):
     """A model with a head for every objective, and a partition with a public part."""
     heads = ("--head", "rotation", "--head", "decoder", "--head", "classifier")
     net = ("--width", 0.02, "--projector", "8,4", *heads)
     split = ("--clients", 3, "--public-count", 100)
-    return round_0(tmp_path_factory.mktemp("world"), split, net)
+    return round_0(tmp_path_factory.mktemp("public_digits"), split, net)
 
 
-def command(world, folder, *more):
-    words = ["pretrain-align", world / "g.st", *DIGITS, "--images", 64, "--epochs", 2]
+def command(public_digits, folder, *more):
+    words = [
+        "pretrain-align",
+        public_digits / "g.st",
+        *DIGITS,
+        "--images",
+        64,
+        "--epochs",
+        2,
+    ]
     words += ["--batch-size", 32, "--save-every", 0, "-q"]
     return [*words, "--targets-out", folder / "t", *more, "-o", folder / "a"]
 
 
 @pytest.fixture
-def pretrain(world, tmp_path):
+def pretrain(public_digits, tmp_path):
     """Train into a folder of the test's own; returns model and targets."""
 
     def run(name, *more):
         folder = tmp_path / name
-        assert furlkit(*command(world, folder, *more)) == 0
+        assert furlkit(*command(public_digits, folder, *more)) == 0
         return folder / "a", folder / "t"
 
     return run
@@ -51,10 +60,10 @@ def test_the_targets_are_what_embed_says_of_the_model(pretrain, tmp_path):
         np.testing.assert_allclose(getattr(found, layer), rows, rtol=1e-4, atol=1e-5)
 
 
-def test_model_and_targets_say_where_they_come_from(world, pretrain):
+def test_model_and_targets_say_where_they_come_from(public_digits, pretrain):
     model, targets = pretrain("x", "--seed", 5)
     trained, found = read_checkpoint(model), read_targets(targets)
-    start = read_checkpoint(world / "g.st")
+    start = read_checkpoint(public_digits / "g.st")
     assert (trained.facts.role, trained.facts.round) == ("align", 0)
     assert trained.facts.client is None and trained.facts.examples == 64
     assert trained.facts.parent == start.content
@@ -70,12 +79,12 @@ def test_model_and_targets_say_where_they_come_from(world, pretrain):
         assert header.options["images"] == 64 and header.options["part"] == "all"
 
 
-def test_it_learns_and_moves_encoder_and_projector_alone(world, pretrain):
+def test_it_learns_and_moves_encoder_and_projector_alone(public_digits, pretrain):
     model, _ = pretrain("x", "--epochs", 6, "--lr", 0.01)
     losses = epoch_losses(model)
     assert [loss.keys() for loss in losses] == [{"simclr"}] * 6
     assert losses[-1]["simclr"] < losses[0]["simclr"]
-    before, after = tensor_bytes(world / "g.st"), tensor_bytes(model)
+    before, after = tensor_bytes(public_digits / "g.st"), tensor_bytes(model)
     moved = {name.partition(".")[0] for name in after if after[name] != before[name]}
     assert moved == {"encoder", "projector"}
 
@@ -132,9 +141,9 @@ def test_0_takes_all_images_of_the_split(pretrain):
     assert found.facts.dataset["examples"] == 359
 
 
-def test_a_part_of_a_partition(world, pretrain):
-    partition = read_partition(world / "p.st")
-    of = ("--partition", world / "p.st", "--part")
+def test_a_part_of_a_partition(public_digits, pretrain):
+    partition = read_partition(public_digits / "p.st")
+    of = ("--partition", public_digits / "p.st", "--part")
     everything = read_targets(pretrain("x", *of, "public", "--images", 0)[1])
     assert everything.index.tolist() == partition.public.tolist()
     some = read_targets(pretrain("y", *of, "public")[1])
@@ -146,14 +155,14 @@ def test_a_part_of_a_partition(world, pretrain):
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
-    world, pretrain, tmp_path, monkeypatch, capsys
+    public_digits, pretrain, tmp_path, monkeypatch, capsys
 ):
     expected = [path.read_bytes() for path in pretrain("whole")]
     folder, original = tmp_path / "parts", loop.Trainer.step
     for dies, there in (
         ((loop.Trainer, "step"), set()),
-        ((pretrain_align, "write_checkpoint"), set()),
-        ((pretrain_align, "write_targets"), {"a"}),
+        ((work, "write_checkpoint"), set()),
+        ((work, "write_targets"), {"a"}),
         ((pretrain_align.ProgressFile, "discard"), {"a", "t"}),
     ):
         calls = []
@@ -165,19 +174,19 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
         with monkeypatch.context() as patch:
             patch.setattr(*dies, third_step if dies[1] == "step" else killed)
             with pytest.raises(Killed):
-                furlkit(*command(world, folder))
+                furlkit(*command(public_digits, folder))
         assert (folder / "a.progress").exists()
         assert {name for name in "at" if (folder / name).exists()} == there
     capsys.readouterr()
-    words = [word for word in command(world, folder) if word != "-q"]
+    words = [word for word in command(public_digits, folder) if word != "-q"]
     assert furlkit(*words) == 0
     assert "already there" in capsys.readouterr().out
     assert [(folder / name).read_bytes() for name in "at"] == expected
     assert {path.name for path in folder.iterdir()} == {"a", "t", "a.log.jsonl"}
 
 
-def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
-    done = run(*command(world, tmp_path), "--dry-run")
+def test_a_dry_run_checks_and_writes_nothing(public_digits, tmp_path, run):
+    done = run(*command(public_digits, tmp_path), "--dry-run")
     assert done.code == 0 and "64 images" in done.out and done.err == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -197,29 +206,36 @@ def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
         (("--data", "nowhere.npz"), 65, "nowhere.npz"),
     ],
 )
-def test_what_makes_no_sense_is_refused(world, tmp_path, refused, more, code, message):
+def test_what_makes_no_sense_is_refused(
+    public_digits, tmp_path, refused, more, code, message
+):
     words = (message,)
-    refused(tmp_path, code, words, *command(world, tmp_path, *more))
-    refused(tmp_path, code, words, *command(world, tmp_path, *more), "--dry-run")
+    refused(tmp_path, code, words, *command(public_digits, tmp_path, *more))
+    refused(
+        tmp_path, code, words, *command(public_digits, tmp_path, *more), "--dry-run"
+    )
 
 
-def test_a_part_that_has_too_few_images(world, tmp_path, refused):
-    more = ("--partition", world / "p.st", "--part", "public", "--images", 101)
-    refused(tmp_path, 2, ("--images 101",), *command(world, tmp_path, *more))
+def test_a_part_that_has_too_few_images(public_digits, tmp_path, refused):
+    more = ("--partition", public_digits / "p.st", "--part", "public", "--images", 101)
+    refused(tmp_path, 2, ("--images 101",), *command(public_digits, tmp_path, *more))
 
 
-def test_outputs_that_are_inputs_or_each_other(world, tmp_path, refused):
+def test_outputs_that_are_inputs_or_each_other(public_digits, tmp_path, refused):
     both = tmp_path / "t"
     both.write_bytes(b"what was there before")
-    for more in (("--targets-out", tmp_path / "a"), ("--targets-out", world / "g.st")):
-        words = command(world, tmp_path, *more)
+    for more in (
+        ("--targets-out", tmp_path / "a"),
+        ("--targets-out", public_digits / "g.st"),
+    ):
+        words = command(public_digits, tmp_path, *more)
         refused(tmp_path, 2, (more[1], "--targets-out"), *words)
-    words = [*command(world, tmp_path)[:-1], world / "g.st"]
-    refused(tmp_path, 2, (f"-o {world / 'g.st'}",), *words)
+    words = [*command(public_digits, tmp_path)[:-1], public_digits / "g.st"]
+    refused(tmp_path, 2, (f"-o {public_digits / 'g.st'}",), *words)
 
 
 @pytest.mark.parametrize("objective", ["simclr", "rotation"])
-def test_a_model_without_a_projector(world, tmp_path, refused, objective):
+def test_a_model_without_a_projector(public_digits, tmp_path, refused, objective):
     net = ("--width", 0.02, "--objective", "rotation", "-o", tmp_path / "g.st")
     assert furlkit("init", *DIGITS, *net) == 0
     words = command(tmp_path, tmp_path, "--objective", objective)

@@ -9,7 +9,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
-from furlkit.stages import pretrain_style
+from furlkit.stages.pretrain_style import work
 from furlkit.training import loop
 from tests.helpers import (
     NET,
@@ -27,21 +27,29 @@ FAST = ("--data", "digits", "--epochs", 2, "--batch-size", 96, "--projector", "8
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), NET)
+def two_clients(tmp_path_factory):
+    return round_0(tmp_path_factory.mktemp("two_clients"), ("--clients", 3), NET)
 
 
-def command(world, output, *more, client=0):
-    words = ["pretrain-style", world / "p.st", world / "g.st", "--client", client]
+def command(two_clients, output, *more, client=0):
+    words = [
+        "pretrain-style",
+        two_clients / "p.st",
+        two_clients / "g.st",
+        "--client",
+        client,
+    ]
     return [*words, *FAST, "-q", *more, "-o", output]
 
 
 @pytest.fixture
-def pretrain(world, tmp_path):
+def pretrain(two_clients, tmp_path):
     """Train the style model of a client into a file of the test's own."""
 
     def run(name, *more, client=0):
-        assert furlkit(*command(world, tmp_path / name, *more, client=client)) == 0
+        assert (
+            furlkit(*command(two_clients, tmp_path / name, *more, client=client)) == 0
+        )
         return tmp_path / name
 
     return run
@@ -55,10 +63,10 @@ def test_without_normalisation_the_loss_is_that_of_z_itself(pretrain):
 
 
 def test_the_private_file_has_a_style_model_of_the_content_model_s_encoder(
-    world, pretrain
+    two_clients, pretrain
 ):
     private = read_private(pretrain("k", client=1), 1)
-    model = read_checkpoint(world / "g.st")
+    model = read_checkpoint(two_clients / "g.st")
     assert (private.facts.client, private.facts.round) == (1, 0)
     assert private.facts.parts == ["style.encoder", "style.projector"]
     shapes = {k: v.shape for k, v in private.tensors.items()}
@@ -70,7 +78,7 @@ def test_the_private_file_has_a_style_model_of_the_content_model_s_encoder(
     assert header.stage == "pretrain-style" and header.options["temperature"] == 0.07
     assert header.inputs == {
         "global": model.content,
-        "partition": read_partition(world / "p.st").content,
+        "partition": read_partition(two_clients / "p.st").content,
     }
 
 
@@ -95,7 +103,9 @@ def test_images_are_seen_as_they_are_so_that_two_seeds_differ_in_order_and_start
     assert first == again and first != other
 
 
-def test_no_epochs_keep_a_model_of_the_client_s_own_draws(world, pretrain, tmp_path):
+def test_no_epochs_keep_a_model_of_the_client_s_own_draws(
+    two_clients, pretrain, tmp_path
+):
     untrained = ("--epochs", 0)
     first, same = (pretrain(name, *untrained) for name in "ab")
     assert first.read_bytes() == same.read_bytes()
@@ -103,14 +113,14 @@ def test_no_epochs_keep_a_model_of_the_client_s_own_draws(world, pretrain, tmp_p
     private = read_private(first, 0).tensors
     assert private["style.encoder.bn1.num_batches_tracked"] == 0
     # Weights of its own, not those of the content model.
-    content = read_checkpoint(world / "g.st").tensors
+    content = read_checkpoint(two_clients / "g.st").tensors
     name = "encoder.conv1.weight"
     assert not np.array_equal(private[f"style.{name}"], content[name])
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
 
 
-def test_several_clients_are_the_same_as_one_at_a_time(world, pretrain, tmp_path):
-    together = command(world, tmp_path / "k{client}", client="0-2")
+def test_several_clients_are_the_same_as_one_at_a_time(two_clients, pretrain, tmp_path):
+    together = command(two_clients, tmp_path / "k{client}", client="0-2")
     assert furlkit(*together) == 0
     alone = [pretrain(f"alone{client}", client=client) for client in range(3)]
     for client, path in enumerate(alone):
@@ -118,12 +128,12 @@ def test_several_clients_are_the_same_as_one_at_a_time(world, pretrain, tmp_path
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
-    world, pretrain, tmp_path, monkeypatch
+    two_clients, pretrain, tmp_path, monkeypatch
 ):
     expected = pretrain("whole").read_bytes()
     output, original = tmp_path / "parts", loop.Trainer.step
-    words = command(world, output, "--save-every", 0)
-    for dies in ((loop.Trainer, "step"), (pretrain_style, "write_private")):
+    words = command(two_clients, output, "--save-every", 0)
+    for dies in ((loop.Trainer, "step"), (work, "write_private")):
         calls = []
 
         def third_step(*arguments, calls=calls):
@@ -140,22 +150,22 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
 
 
 def test_the_same_command_again_does_nothing_and_force_makes_it_again(
-    world, pretrain, tmp_path, run
+    two_clients, pretrain, tmp_path, run
 ):
     pretrain("k")
     before = contents(tmp_path)
-    again = run(*command(world, tmp_path / "k"))
+    again = run(*command(two_clients, tmp_path / "k"))
     assert again.code == 0 and "already there" in again.out
     journal = (tmp_path / "k.log.jsonl").read_bytes()
-    forced = run(*command(world, tmp_path / "k", "--force", "--json"))
+    forced = run(*command(two_clients, tmp_path / "k", "--force", "--json"))
     found = json.loads(forced.out)
     assert found["client"] == 0 and found["examples"] == 480 and "losses" in found
     assert (tmp_path / "k.log.jsonl").read_bytes() != journal
     assert contents(tmp_path) == before
 
 
-def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
-    done = run(*command(world, tmp_path / "k{client}", "--dry-run", client="0-1"))
+def test_a_dry_run_checks_and_writes_nothing(two_clients, tmp_path, run):
+    done = run(*command(two_clients, tmp_path / "k{client}", "--dry-run", client="0-1"))
     assert done.code == 0 and done.err == "" and done.out.count("would write") == 2
     assert "480 images, 2 epochs" in done.out and list(tmp_path.iterdir()) == []
 
@@ -189,27 +199,35 @@ def test_no_stage_takes_it_for_an_upload(pretrain, tmp_path, refused):
         (("--data", "nowhere.npz"), 65, "nowhere.npz"),
     ],
 )
-def test_what_makes_no_sense_is_refused(world, tmp_path, refused, more, code, word):
+def test_what_makes_no_sense_is_refused(
+    two_clients, tmp_path, refused, more, code, word
+):
     for dry in ((), ("--dry-run",)):
-        words = command(world, tmp_path / "k", *more, *dry)
+        words = command(two_clients, tmp_path / "k", *more, *dry)
         refused(tmp_path, code, (word,), *words)
 
 
 def test_a_client_s_model_and_images_of_another_dataset_are_refused(
-    world, tmp_path, refused
+    two_clients, tmp_path, refused
 ):
     pixels = np.zeros((40, 8, 8, 1), np.uint8)
     np.savez(tmp_path / "other.npz", images=pixels)
-    words = command(world, tmp_path / "k", "--data", tmp_path / "other.npz")
-    refused(tmp_path, 65, (world / "p.st", "another dataset"), *words)
-    train = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
+    words = command(two_clients, tmp_path / "k", "--data", tmp_path / "other.npz")
+    refused(tmp_path, 65, (two_clients / "p.st", "another dataset"), *words)
+    train = (
+        "local-train",
+        two_clients / "p.st",
+        two_clients / "g.st",
+        "--data",
+        "digits",
+    )
     more = ("--client", 0, "--epochs", 1, "--batch-size", 240, "-o", tmp_path / "c")
     assert furlkit(*train, *more) == 0
-    words = command(world, tmp_path / "k")
+    words = command(two_clients, tmp_path / "k")
     words[2] = tmp_path / "c"
     refused(tmp_path, 65, (tmp_path / "c", "role client"), *words)
 
 
-def test_an_output_that_is_an_input_is_refused(world, tmp_path, refused):
-    words = command(world, world / "g.st")
-    refused(tmp_path, 2, (f"-o {world / 'g.st'}",), *words)
+def test_an_output_that_is_an_input_is_refused(two_clients, tmp_path, refused):
+    words = command(two_clients, two_clients / "g.st")
+    refused(tmp_path, 2, (f"-o {two_clients / 'g.st'}",), *words)

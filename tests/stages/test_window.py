@@ -15,7 +15,7 @@ TRAIN = ("--epochs", 1, "--batch-size", 4)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def windowed_sets(tmp_path_factory):
     """Two classes of 12-bit TIFF files, packed with two windows, and two models."""
     folder = tmp_path_factory.mktemp("window")
     rng = np.random.default_rng(0)
@@ -37,18 +37,20 @@ def client(folder, model, data, out):
     return ("local-train", folder / model, *where, *TRAIN)
 
 
-def test_pixels_and_window_are_packed(world):
-    packed = read_dataset(world / "a.data")
-    values = tifffile.imread(world / "scans/dark/0.tif")
+def test_pixels_and_window_are_packed(windowed_sets):
+    packed = read_dataset(windowed_sets / "a.data")
+    values = tifffile.imread(windowed_sets / "scans/dark/0.tif")
     assert np.array_equal(packed.images[0, ..., 0], np.rint(values * (255 / 4095)))
     assert packed.facts.fingerprint["window"] == "0,4095"
 
 
-def test_the_model_keeps_the_window_through_a_round(world, tmp_path, run):
+def test_the_model_keeps_the_window_through_a_round(windowed_sets, tmp_path, run):
     out, model = tmp_path / "c", tmp_path / "g"
-    assert furlkit(*client(world, "a.model", world / "a.data", out)) == 0
+    assert (
+        furlkit(*client(windowed_sets, "a.model", windowed_sets / "a.data", out)) == 0
+    )
     assert furlkit("aggregate", out, "-o", model) == 0
-    for path in (world / "a.model", out, model):
+    for path in (windowed_sets / "a.model", out, model):
         assert read_checkpoint(path).facts.reading == {"window": "0,4095"}
     assert furlkit("export", model, "-o", tmp_path / "e") == 0
     config = json.loads((tmp_path / "e/config.json").read_text())
@@ -61,12 +63,15 @@ def test_the_model_keeps_the_window_through_a_round(world, tmp_path, run):
         again = read_checkpoint(tmp_path / "again").facts
         assert again.reading == {"window": "0,4095"}
     assert "0,4095" in run("inspect", model).out
-    assert "0,4095" in run("inspect", world / "a.data").out
+    assert "0,4095" in run("inspect", windowed_sets / "a.data").out
 
 
-def test_a_folder_is_read_with_the_models_window(world, tmp_path):
-    for name, data in (("folder", world / "scans"), ("packed", world / "a.data")):
-        embed = ("embed", world / "a.model", "--data", data)
+def test_a_folder_is_read_with_the_models_window(windowed_sets, tmp_path):
+    for name, data in (
+        ("folder", windowed_sets / "scans"),
+        ("packed", windowed_sets / "a.data"),
+    ):
+        embed = ("embed", windowed_sets / "a.model", "--data", data)
         assert furlkit(*embed, "-o", tmp_path / name) == 0
     from safetensors.numpy import load_file
 
@@ -75,13 +80,13 @@ def test_a_folder_is_read_with_the_models_window(world, tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["local-train", "embed", "evaluate knn"])
-def test_another_window_is_refused(world, tmp_path, refused, stage):
-    model, data = world / "a.model", world / "b.data"
+def test_another_window_is_refused(windowed_sets, tmp_path, refused, stage):
+    model, data = windowed_sets / "a.model", windowed_sets / "b.data"
     command = {
-        "local-train": client(world, "a.model", data, tmp_path / "o"),
+        "local-train": client(windowed_sets, "a.model", data, tmp_path / "o"),
         "embed": ("embed", model, "--data", data, "-o", tmp_path / "o"),
         "evaluate knn": (
-            "evaluate", "knn", model, "--data", data, "--test-data", world / "a.data",
+            "evaluate", "knn", model, "--data", data, "--test-data", windowed_sets / "a.data",
             "-o", tmp_path / "o",
         ),
     }[stage]  # fmt: skip
@@ -89,30 +94,36 @@ def test_another_window_is_refused(world, tmp_path, refused, stage):
     refused(tmp_path, 65, words, *command)
 
 
-def test_uploads_of_different_windows_are_refused(world, tmp_path, refused):
+def test_uploads_of_different_windows_are_refused(windowed_sets, tmp_path, refused):
     for name in "ab":
         out = tmp_path / f"{name}.up"
-        train = client(world, f"{name}.model", world / f"{name}.data", out)
+        train = client(
+            windowed_sets, f"{name}.model", windowed_sets / f"{name}.data", out
+        )
         assert furlkit(*(f"{name}x" if a == "x" else a for a in train)) == 0
     uploads = [tmp_path / "a.up", tmp_path / "b.up"]
     refused(tmp_path, 65, ["parent"], "aggregate", *uploads, "-o", tmp_path / "g")
 
 
-def test_a_model_for_8_bits_refuses_windowed_images(world, tmp_path, refused):
+def test_a_model_for_8_bits_refuses_windowed_images(windowed_sets, tmp_path, refused):
     model = tmp_path / "m"
     assert furlkit("init", "--image-size", 8, "--channels", 1, *NET, "-o", model) == 0
-    embed = ("embed", model, "--data", world / "a.data", "-o", tmp_path / "o")
-    refused(tmp_path, 65, [model, world / "a.data", "8 bits", "0,4095"], *embed)
+    embed = ("embed", model, "--data", windowed_sets / "a.data", "-o", tmp_path / "o")
+    refused(tmp_path, 65, [model, windowed_sets / "a.data", "8 bits", "0,4095"], *embed)
 
 
-def test_8_bits_are_used_with_a_warning(world, tmp_path, run):
-    out = run("embed", world / "a.model", "--data", "digits", "-o", tmp_path / "o")
+def test_8_bits_are_used_with_a_warning(windowed_sets, tmp_path, run):
+    out = run(
+        "embed", windowed_sets / "a.model", "--data", "digits", "-o", tmp_path / "o"
+    )
     assert out.code == 0 and "digits" in out.err and "--window 0,4095" in out.err
 
 
 @pytest.mark.parametrize("stage", ["pack", "init", "embed"])
-def test_without_a_window_every_stage_proposes_one(world, tmp_path, refused, stage):
-    model, scans = tmp_path / "m", world / "scans"
+def test_without_a_window_every_stage_proposes_one(
+    windowed_sets, tmp_path, refused, stage
+):
+    model, scans = tmp_path / "m", windowed_sets / "scans"
     assert furlkit("init", "--image-size", 8, "--channels", 1, *NET, "-o", model) == 0
     command = {
         "pack": ("pack", scans),
@@ -123,13 +134,13 @@ def test_without_a_window_every_stage_proposes_one(world, tmp_path, refused, sta
     refused(tmp_path, 65, words, *command, "-o", tmp_path / "o")
 
 
-def test_a_window_given_to_init_must_be_the_datas(world, tmp_path, refused):
-    init = ("init", "--data", world / "a.data", "--window", "0,9", *NET)
+def test_a_window_given_to_init_must_be_the_datas(windowed_sets, tmp_path, refused):
+    init = ("init", "--data", windowed_sets / "a.data", "--window", "0,9", *NET)
     refused(tmp_path, 65, ["0,9", "0,4095"], *init, "-o", tmp_path / "m")
 
 
-def test_sources_of_different_windows_are_not_joined(world, tmp_path, refused):
-    sources = [world / "a.data", world / "b.data"]
+def test_sources_of_different_windows_are_not_joined(windowed_sets, tmp_path, refused):
+    sources = [windowed_sets / "a.data", windowed_sets / "b.data"]
     words = ["0,4095", "0,2000"]
     refused(tmp_path, 65, words, "pack", *sources, "-o", tmp_path / "o")
 
@@ -149,26 +160,26 @@ def test_bytes_of_8_bit_datasets_are_unchanged(tmp_path):
     ],
 )
 def test_a_window_that_leaves_few_grey_levels_is_named(
-    world, run, tmp_path, window, warned
+    windowed_sets, run, tmp_path, window, warned
 ):
     words = ("--window", window, "--channels", 1, "-o", tmp_path / "p")
-    found = run("pack", world / "scans", *words)
+    found = run("pack", windowed_sets / "scans", *words)
     assert found.code == 0 and ("grey levels" in found.err) == bool(warned)
     assert warned in found.err and (not warned or "--window 0,4095" in found.err)
 
 
-def test_no_proposal_loses_the_values(world, run, tmp_path):
-    found = run("pack", world / "scans", "-o", tmp_path / "p")
+def test_no_proposal_loses_the_values(windowed_sets, run, tmp_path):
+    found = run("pack", windowed_sets / "scans", "-o", tmp_path / "p")
     assert found.code == 65 and "--window 0,4095" in found.err
     assert "full" not in found.err
 
 
-def test_a_folder_beside_the_models_window_is_named(world, tmp_path, run):
+def test_a_folder_beside_the_models_window_is_named(windowed_sets, tmp_path, run):
     """Scans of another machine: all of them would be white."""
     (tmp_path / "site/x").mkdir(parents=True)
     for number in range(8):
         values = np.full((8, 8), 9000 + number, np.uint16)
         tifffile.imwrite(tmp_path / f"site/x/{number}.tif", values)
-    done = run(*client(world, "a.model", tmp_path / "site", tmp_path / "c"))
+    done = run(*client(windowed_sets, "a.model", tmp_path / "site", tmp_path / "c"))
     assert done.code == 0 and "leaves 1 grey levels" in done.err
     assert f"{tmp_path / 'site'}: the window 0,4095" in done.err

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from furlkit import catalogue
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from tests.helpers import epochs, furlkit, round_0
@@ -41,9 +42,8 @@ def check_alike(folder, one: str, two: str) -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    ["simclr", *(pytest.param(o, marks=pytest.mark.slow) for o in (
-        "moco", "byol", "cluster", "barlow", "deepcluster", "rotation", "autoencoder"
-    ))],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "simclr"))
+     for name in catalogue.OBJECTIVES],
 )  # fmt: skip
 def test_two_processes_give_the_weights_of_one(together, tmp_path, objective):
     net = ("--width", 0.05, "--projector", "16,8", "--predictor", "8,8")

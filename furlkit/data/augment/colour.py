@@ -5,46 +5,53 @@ Saturation, hue and grey do nothing to grey images, as in torchvision.
 """
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import Operations, per_image, uniform
+from furlkit.data.augment.arrange import Array, Operations, per_image, uniform
 from furlkit.data.transfer import constant
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 LUMA = (0.2989, 0.587, 0.114)
 SMALLEST_CHROMA = 1e-12
+Numbers = TypeVar("Numbers", Array, Tensor)
 
 
-class Blends(NamedTuple):
-    """Pixels x -> clamp(keep x + y, 0, 1); y is luma x, or its mean if flat is 1."""
-
-    keep: Tensor  # (..., n, 1, 1)
-    luma: Tensor  # (..., n, 1, C)
-    flat: Tensor  # (..., n, 1, 1)
-    varied: Tensor  # (..., n, 1, 1): 1 - flat
-
-
-def blends(kinds: Tensor, factors: Tensor, channels: int) -> Blends:
+def blends(kinds: Numbers, factors: Numbers, table: Numbers) -> Numbers:
     """Brightness, contrast or saturation by kinds (..., n), with factors (..., n).
 
-    The operations blend the image with black, the mean luma, or the luma. In this
-    common form, images with different operations are processed in one call.
+    The operations blend the image with black, the mean luma, or the luma:
+
+        x -> clamp(keep x + y, 0, 1)        y = luma . x, or the mean of y if flat is 1
+
+    In this common form, images with different operations are processed in one call.
+    Returns (..., n, 1, 3 + C): keep, flat, 1 - flat and luma. `table` is `blend_table`.
     """
-    keep = factors[..., None, None]  # (..., n, 1, 1)
-    kinds = kinds[..., None, None]
-    luma = constant(LUMA if channels == 3 else (1.0,), keep)
-    given = (1 - keep) * (kinds != BRIGHTNESS)
-    flat = (kinds == CONTRAST).to(keep.dtype)
-    return Blends(keep, given * luma, flat, 1 - flat)
+    numbers = table[kinds]  # (..., n, 3 + C)
+    numbers[..., 0] = factors
+    numbers[..., 3:] *= (1 - factors)[..., None]
+    return numbers[..., None, :]
 
 
-def blend_(images: Tensor, blends: Blends) -> Tensor:
+@cache
+def blend_table(channels: int) -> tuple[tuple[float, ...], ...]:
+    """Rows keep, flat, 1 - flat, luma for BRIGHTNESS, CONTRAST, SATURATION, factor 0."""
+    luma = LUMA if channels == 3 else (1.0,)
+    return (0, 0, 1, *(0.0 for _ in luma)), (0, 1, 0, *luma), (0, 0, 1, *luma)
+
+
+@cache
+def _table_array(channels: int) -> Array:
+    return np.array(blend_table(channels), np.float32)
+
+
+def blend_(images: Tensor, blends: Tensor) -> Tensor:
     """Apply one blend to each image."""
     n, channels, height, width = images.shape
-    keep, luma, flat, varied = blends
+    keep, flat, varied, luma = blends.split((1, 1, 1, channels), dim=2)
     pixels = images.view(n, channels, height * width)
     y = torch.bmm(luma, pixels)  # (n, 1, H * W)
     shift = y.mean(dim=2, keepdim=True) * flat  # (n, 1, 1)
@@ -73,7 +80,8 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
         b = V + c - 6c clamp(|h - 2/3|, 1/6, 1/3)
 
     This is the conversion to HSV and back without its six cases, and so without masks.
-    Memory bandwidth limits the speed, so results overwrite tensors no longer needed.
+    Memory bandwidth limits the speed, so results overwrite tensors no longer needed, and
+    the three channels are computed together in the memory of the images.
     """
     if images.shape[1] == 1:
         return images
@@ -83,22 +91,18 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
     torch.sub(v, torch.minimum(c, b, out=c), out=c).clamp_min_(SMALLEST_CHROMA)
     h = (g - r).add_(b).sub_(v)
     torch.addcdiv(constant(1 / 3, h), h, c, value=1 / 6, out=h)
-    away = g - b
-    torch.copysign(h, away, out=h).add_(1 + per_image(shifts, images)).frac_()
-    v.add_(c)
-    for channel, centre in ((g, 1 / 3), (b, 2 / 3)):
-        torch.sub(h, centre, out=away).abs_().clamp_(1 / 6, 1 / 3)
-        torch.addcmul(v, away, c, value=-6, out=channel)
-    h.sub_(1 / 2).abs_().clamp_(1 / 6, 1 / 3).sub_(1 / 2)
-    torch.addcmul(v, h, c, value=6, out=r)
-    return images
+    h.copysign_(g - b).add_(1 + per_image(shifts, images)).frac_()
+    centres = constant((1 / 2, 1 / 3, 2 / 3), h).view(3, 1, 1)
+    torch.sub(h, centres, out=images).abs_().clamp_(1 / 6, 1 / 3)
+    torch.sub(constant(1 / 2, r), r, out=r)
+    return torch.addcmul(v.add_(c), images, c, value=-6, out=images)
 
 
 class Jitter(NamedTuple):
     """One jitter per image."""
 
-    order: Tensor  # (n, 4): the 1st to 4th operation
-    factors: Tensor  # (n, 4): of BRIGHTNESS, CONTRAST, SATURATION and HUE
+    order: Array  # (n, 4): the 1st to 4th operation
+    factors: Array  # (n, 4): of BRIGHTNESS, CONTRAST, SATURATION and HUE
 
 
 def draw_jitter(
@@ -112,26 +116,28 @@ def draw_jitter(
     low, width = _factor_range(strengths)
     # Sorting uniform numbers gives a random permutation of the four operations.
     factors, order = uniform(generator, 2, n, 4)
-    return Jitter(order.argsort(dim=1), factors.mul_(width).add_(low))
+    factors *= width
+    factors += low
+    return Jitter(order.argsort(axis=1, kind="stable"), factors)
 
 
 @cache
-def _factor_range(strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+def _factor_range(strengths: tuple[float, ...]) -> tuple[Array, Array]:
     """Smallest factor and width of the range of factors, for each operation."""
-    reach = torch.tensor(strengths)
-    high = torch.tensor([1.0, 1.0, 1.0, 0.0]) + reach
-    low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5]))
+    reach = np.array(strengths, np.float32)
+    high = np.array([1, 1, 1, 0], np.float32) + reach
+    low = np.maximum(high - 2 * reach, np.array([0, 0, 0, -0.5], np.float32))
     return low, high - low
 
 
-def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
+def jitter_keys(params: Jitter, chosen: Array) -> Array:
     """(n,): 3 minus the number of blends before the hue; 4 for images not chosen."""
-    before = params.order.argmax(dim=1)  # HUE is the largest of the numbers.
-    return torch.where(chosen, 3 - before, 4)
+    before = params.order.argmax(axis=1)  # HUE is the largest of the numbers.
+    return np.where(chosen, 3 - before, 4)
 
 
 def plan_jitter(
-    operations: Operations, params: Jitter, keys: Tensor, channels: int
+    operations: Operations, params: Jitter, keys: Array, channels: int
 ) -> None:
     """Plan the jitter of images with these `jitter_keys`.
 
@@ -143,22 +149,23 @@ def plan_jitter(
     end = rows[3].stop
     who = operations.who[:end]
     order, factors = params.order[who], params.factors[who]
-    kinds = order[order != HUE].view(end, 3)  # the blends of each image, in order
-    steps = blends(kinds.T, factors.gather(1, kinds).T, channels)  # (3, n, ...) each
+    kinds = order[order != HUE].reshape(end, 3).T  # the blends of each image, in order
+    factors_of_blends = factors[np.arange(end), kinds]  # (3, n)
+    steps = blends(kinds, factors_of_blends, _table_array(channels))
     borders = (rows[2].stop, rows[1].stop, rows[0].stop)  # over 0, 1, 2 blends before
     jitter = partial(_jitter_, borders)
-    operations.change(slice(0, end), jitter, factors[:, HUE], *steps)
+    operations.change(slice(0, end), jitter, factors[:, HUE], steps)
 
 
 def _jitter_(
-    borders: tuple[int, ...], images: Tensor, shifts: Tensor, *blends: Tensor
+    borders: tuple[int, ...], images: Tensor, shifts: Tensor, blends: Tensor
 ) -> None:
-    steps = list(zip(*blends, strict=True))
-    for border, step in zip(borders, steps, strict=True):
-        blend_(images[:border], Blends(*(x[:border] for x in step)))
+    steps = list(zip(borders, blends, strict=True))
+    for border, step in steps:
+        blend_(images[:border], step[:border])
     hue_(images, shifts)
-    for border, step in zip(borders, steps, strict=True):
-        blend_(images[border:], Blends(*(x[border:] for x in step)))
+    for border, step in steps:
+        blend_(images[border:], step[border:])
 
 
 def grey_rows_(images: Tensor, rows: Tensor) -> None:

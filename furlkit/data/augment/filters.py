@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import per_image, uniform
+from furlkit.data.augment.arrange import Array, per_image, uniform
 
 
 def blur_taps(size: int) -> int:
@@ -12,7 +12,7 @@ def blur_taps(size: int) -> int:
     return max(3, size // 10 | 1)
 
 
-def draw_sigmas(n: int, sigma: tuple[float, float], generator: Generator) -> Tensor:
+def draw_sigmas(n: int, sigma: tuple[float, float], generator: Generator) -> Array:
     """(n,) standard deviations in pixels, uniform in the range."""
     return sigma[0] + (sigma[1] - sigma[0]) * uniform(generator, n)
 

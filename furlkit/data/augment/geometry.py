@@ -1,13 +1,13 @@
 """Crops and flips."""
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import uniform
+from furlkit.data.augment.arrange import Array, uniform
 from furlkit.data.transfer import constant
 
 ATTEMPTS = 10
@@ -19,31 +19,38 @@ def draw_crops(
     scale: tuple[float, float],
     ratio: tuple[float, float],
     generator: Generator,
-) -> Tensor:
+) -> Array:
     """Boxes of random area and aspect, as in torchvision's RandomResizedCrop.
 
-    sides: height and width of the images. Returns (n, 4) int64: top, left, height,
-    width. Ten shapes are drawn and the first that fits is used; if none fits, it is the
+    sides: height and width of the images. Returns (n, 4) whole numbers as float32:
+    top, left, height, width. Ten shapes are drawn and the first that fits is used; if none fits, it is the
     largest centred box within the ratios. The generator advances equally for any sides.
     """
-    (area, aspect), place = (
-        uniform(generator, 2, n, ATTEMPTS),
-        uniform(generator, 2, n, 1),
-    )
+    area, aspect = uniform(generator, 2, n, ATTEMPTS)
+    place = uniform(generator, 2, n)
     low, high = math.log(ratio[0]), math.log(ratio[1])
-    area.mul_(scale[1] - scale[0]).add_(scale[0]).mul_(sides[0] * sides[1])
-    stretch = aspect.mul_(high - low).add_(low).div_(2).exp_()  # root of the aspect
-    side = area.sqrt_()
-    shape = torch.stack([side / stretch, side * stretch]).round_()  # (2, n, ATTEMPTS)
-    limits = constant(sides, shape).view(2, 1, 1)
-    height_fits, width_fits = (shape > 0) & (shape <= limits)
+    area *= scale[1] - scale[0]
+    area += scale[0]
+    area *= sides[0] * sides[1]
+    aspect *= (high - low) / 2
+    aspect += low / 2
+    stretch = torch.from_numpy(aspect).exp_().numpy()  # root of the aspect
+    side = np.sqrt(area, out=area)
+    shape = np.empty((2, n, ATTEMPTS), np.float32)
+    np.divide(side, stretch, out=shape[0])
+    np.multiply(side, stretch, out=shape[1])
+    np.rint(shape, out=shape)
+    limits = np.array(sides, np.float32)[:, None]  # (2, 1)
+    height_fits, width_fits = (shape > 0) & (shape <= limits[:, None])
     fits = height_fits & width_fits  # (n, ATTEMPTS)
-    first = fits.byte().argmax(dim=1, keepdim=True)  # (n, 1)
-    shape = shape.gather(2, first.expand(2, n, 1))  # (2, n, 1)
-    start = (place * (limits - shape + 1)).floor_()
-    boxes = torch.cat([start, shape]).squeeze(2).T.long()  # (n, 4)
-    fallback = constant(_centred_box(*sides, ratio), boxes)
-    return torch.where(fits.any(dim=1, keepdim=True), boxes, fallback)
+    attempt = np.arange(n), fits.argmax(axis=1)  # the first that fits
+    boxes = np.empty((4, n), np.float32)
+    boxes[2:] = shape[:, *attempt]
+    np.floor(place * (limits - boxes[2:] + 1), out=boxes[:2])
+    unfit = ~fits[attempt]
+    if unfit.any():
+        boxes.T[unfit] = _centred_box(*sides, ratio)
+    return boxes.T
 
 
 def _centred_box(
@@ -96,25 +103,37 @@ def _enlarged_rows(
     Each output row is then a mix of two source rows. Looking these up is cheaper than a
     product with a matrix of weights that are mostly 0.
     """
-    _, channels, height, width = images.shape
+    n, (_, channels, height, width) = len(who), images.shape
     start, length = spans.float().split(1, dim=1)  # (n, 1)
     output = _centres(size, spans.device)  # (S,)
-    centre = torch.addcmul(start - 0.5, output, length, value=1 / size)
-    centre = torch.clamp(centre, start, start + length - 1)  # (n, S)
-    upper = centre.floor()
-    lower = (upper + 1).clamp_max_(height - 1)
-    share = centre - upper  # of the lower row, (n, S)
-    who = who.int()[:, None, None, None]  # (n, 1, 1, 1)
-    planes = constant(tuple(range(0, channels * height, height)), who).view(-1, 1, 1)
-    pairs = _pairs(upper, lower).int().unsqueeze(1)  # (n, 1, S, 2)
-    rows = who * (channels * height) + planes + pairs  # (n, C, S, 2)
-    weights = _pairs(1 - share, share).mul_(scale).unsqueeze(1)  # (n, 1, S, 2)
-    return F.embedding_bag(
-        rows.view(-1, 2),
+    place = torch.addcmul(start - 0.5, output, length, value=1 / size)
+    centre = torch.clamp(place, start, start + length - 1).numpy()  # (n, S)
+    upper = np.floor(centre)
+    share = np.empty((n, size, 2), np.float32)  # of the upper and the lower row
+    np.subtract(centre, upper, out=share[..., 1])
+    np.subtract(1, share[..., 1], out=share[..., 0])
+    share *= scale
+    pair = np.empty((n, 1, size, 2), np.int32)
+    pair[..., 0] = upper[:, None]
+    np.minimum(pair[..., 0] + 1, height - 1, out=pair[..., 1])
+    planes = who.numpy()[:, None] * channels + np.arange(channels)  # (n, C)
+    rows = pair + (planes * height).astype(np.int32)[..., None, None]  # (n, C, S, 2)
+    weights = np.empty(rows.shape, np.float32)
+    weights[:] = share[:, None]
+    resized, *_ = torch.embedding_bag(
         images.contiguous().float().view(-1, width),  # (B * C * H, W)
-        per_sample_weights=weights.expand(rows.shape).reshape(-1, 2),
-        mode="sum",
-    ).view(len(who), channels * size, width)
+        torch.from_numpy(rows).view(-1),
+        _bags(n * channels * size),
+        per_sample_weights=torch.from_numpy(weights).view(-1),
+    )
+    return resized.view(n, channels * size, width)
+
+
+@lru_cache(maxsize=8)
+def _bags(count: int) -> Tensor:
+    """First position of each pair in a list of pairs."""
+    with torch.inference_mode(False):
+        return torch.arange(0, 2 * count, 2, dtype=torch.int32)
 
 
 @cache
@@ -124,9 +143,12 @@ def _centres(pixels: int, device: torch.device) -> Tensor:
         return torch.arange(0.5, pixels, device=device)
 
 
-def _pairs(first: Tensor, second: Tensor) -> Tensor:
-    """`torch.stack` on a new last axis, several times as fast."""
-    return torch.view_as_real(torch.complex(first, second))
+@cache
+def _mirrored(pixels: int, device: torch.device) -> Tensor:
+    """(2, pixels): centres of the pixels from left to right, and from right to left."""
+    with torch.inference_mode(False):
+        centres = _centres(pixels, device)
+        return torch.stack([centres, pixels - centres])
 
 
 def resize_weights(
@@ -148,7 +170,7 @@ def resize_weights(
     output = _centres(size, spans.device)  # (S,)
     pixel = _centres(source, spans.device).unsqueeze(1)  # (source, 1)
     if flips is not None:
-        output = torch.where(flips.unsqueeze(1), size - output, output)  # (n, S)
+        output = _mirrored(size, spans.device).index_select(0, flips.int())  # (n, S)
     centre = torch.addcmul(start, output, length, value=1 / size)  # (n, S)
     if source <= size:  # One pixel wide: clamping gives an edge pixel all the weight.
         centre = torch.clamp(centre, start + 0.5, start + length - 0.5)

@@ -7,13 +7,15 @@ fill. torchvision rounds to 8 bits after each operation; here values stay float.
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from furlkit.data.augment import colour
-from furlkit.data.augment.arrange import Operations, per_image
+from furlkit.data.augment.arrange import Array, Operations, per_image
 from furlkit.data.augment.filters import solarise_
+from furlkit.data.augmentation import TOP_MAGNITUDE
 from furlkit.data.transfer import constant
 
 KINDS = (
@@ -27,14 +29,13 @@ BLENDS = {
     "saturation": colour.SATURATION,
     "contrast": colour.CONTRAST,
 }
-TOP_MAGNITUDE = 30
 
 
 class Draws(NamedTuple):
     """kinds: (n, operations) indices into KINDS. signs: (n, operations), -1 or 1."""
 
-    kinds: Tensor
-    signs: Tensor
+    kinds: Array
+    signs: Array
 
 
 def draw_randaugment(n: int, operations: int, generator: Generator) -> Draws:
@@ -42,7 +43,7 @@ def draw_randaugment(n: int, operations: int, generator: Generator) -> Draws:
     shape = (n, operations)
     kinds = torch.randint(len(KINDS), shape, generator=generator)
     signs = torch.randint(2, shape, generator=generator) * 2 - 1
-    return Draws(kinds, signs)
+    return Draws(kinds.numpy(), signs.numpy())
 
 
 def plan_randaugment(operations: Operations, draws: Draws, magnitude: int) -> None:
@@ -50,7 +51,8 @@ def plan_randaugment(operations: Operations, draws: Draws, magnitude: int) -> No
     for kinds, signs in zip(draws.kinds.T, draws.signs.T, strict=True):
         rows = operations.sort(kinds, len(KINDS))
         for kind, part in zip(KINDS, rows, strict=True):
-            levels = signs[operations.who[part]] * (magnitude / TOP_MAGNITUDE)
+            share = np.float32(magnitude / TOP_MAGNITUDE)
+            levels = signs[operations.who[part]].astype(np.float32) * share
             operations.change(part, partial(operate_, kind=kind), levels)
 
 
@@ -60,8 +62,9 @@ def operate_(images: Tensor, levels: Tensor, kind: str) -> Tensor:
         matrices = affine_matrices(kind, levels, images.shape[2], images.shape[3])
         return images.copy_(sample_affine(images, matrices))
     if kind in BLENDS:
-        kinds = torch.full_like(levels, BLENDS[kind])
-        blends = colour.blends(kinds, 1 + 0.9 * levels, images.shape[1])
+        kinds = torch.full_like(levels, BLENDS[kind], dtype=torch.long)
+        table = constant(colour.blend_table(images.shape[1]), levels)
+        blends = colour.blends(kinds, 1 + 0.9 * levels, table)
         return colour.blend_(images, blends)
     if kind == "sharpness":
         return sharpness_(images, 1 + 0.9 * levels)

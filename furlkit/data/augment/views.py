@@ -1,93 +1,27 @@
 """Compose the operations to augmented views of a batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from furlkit.data.augment import colour, filters, geometry, randaugment
-from furlkit.data.augment.arrange import Operation, Operations, draw_chosen, uniform
+from furlkit.data.augment.arrange import (
+    Array,
+    Operation,
+    Operations,
+    draw_chosen,
+    uniform,
+)
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.transfer import constant
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 
 SOLARISE_THRESHOLD = 0.5
 WHITE = {torch.uint8: 255, torch.uint16: 65535}  # by the types of stored images
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """The operations on an image, in the order in which they are applied.
-
-    flip, jitter_probability, grey, blur and solarise are probabilities. crop_scale and
-    crop_ratio of (1, 1) disable the crop. randaugment is the number of operations
-    (0 disables it) and their magnitude, 0 to 30; it is applied between flip and jitter.
-    """
-
-    crop_scale: tuple[float, float] = (0.2, 1.0)
-    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip: float = 0.5
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
-    jitter_probability: float = 0.8
-    grey: float = 0.2
-    blur: float = 0.0
-    blur_sigma: tuple[float, float] = (0.1, 2.0)
-    solarise: float = 0.0
-    cutout: int = 0
-    randaugment: tuple[int, int] = (0, 9)
-
-    def __post_init__(self) -> None:
-        scale, ratio, sigma = self.crop_scale, self.crop_ratio, self.blur_sigma
-        *factors, hue = self.jitter
-        operations, magnitude = self.randaugment
-        pair = "two positive numbers, the smaller first"
-        expected = {
-            "crop_scale": (0 < scale[0] <= scale[1] <= 1, f"{pair} (area, at most 1)"),
-            "crop_ratio": (0 < ratio[0] <= ratio[1], f"{pair} (width / height)"),
-            "blur_sigma": (0 < sigma[0] <= sigma[1], f"{pair} (pixels)"),
-            "jitter": (
-                min(factors) >= 0 and 0 <= hue <= 0.5,
-                "brightness, contrast, saturation of at least 0, hue of 0 to 0.5",
-            ),
-            "randaugment": (
-                operations >= 0 and 0 <= magnitude <= randaugment.TOP_MAGNITUDE,
-                "a number of operations, 0 for none, and a magnitude from 0 to 30",
-            ),
-        }
-        for name, (good, values) in expected.items():
-            if not good:
-                flag, found = "--" + name.replace("_", "-"), getattr(self, name)
-                raise UsageError(f"{flag}: found {found}, expected {values}")
-
-    def check_channels(self, channels: int) -> None:
-        """Refuse operations on colours for images that are neither grey nor RGB."""
-        jitters = self.jitter_probability > 0 and any(self.jitter)
-        off = {
-            "--jitter-probability 0": jitters,
-            "--grey 0": self.grey > 0,
-            "--randaugment 0,9": self.randaugment[0] > 0,
-        }
-        flags = [flag for flag, on in off.items() if on]
-        if flags and channels not in (1, 3):
-            raise UsageError(
-                f"{' '.join(flags)}: give {'this' if len(flags) == 1 else 'these'}, since "
-                f"images of {channels} channels have no colours (--preset medical has no "
-                "operation on colours)"
-            )
-
-    @property
-    def weak(self) -> "Augmentation":
-        """Its crop and flip alone."""
-        return Augmentation(
-            self.crop_scale, self.crop_ratio, self.flip, jitter_probability=0, grey=0
-        )
-
-    @property
-    def crops(self) -> bool:
-        """Whether images are cropped."""
-        return (*self.crop_scale, *self.crop_ratio) != (1, 1, 1, 1)
 
 
 def plain(images: Tensor, size: int) -> Tensor:
@@ -114,8 +48,8 @@ def normalise(
 
     `overwrite` lets it compute in the memory of the images, which is faster.
     """
-    numbers = constant((*mean, *_inverse(tuple(std))), images)
-    shift, factor = numbers.view(2, -1, 1, 1)  # (C, 1, 1) each
+    shift = constant(_per_channel(tuple(mean)), images)  # (C, 1, 1)
+    factor = constant(_per_channel(_inverse(tuple(std))), images)  # (C, 1, 1)
     # Arithmetic on contiguous planes is several times as fast as on interleaved
     # channels, so the layout changes only at the end.
     shifted = torch.sub(images, shift, out=images if overwrite else None)
@@ -125,6 +59,12 @@ def normalise(
 @cache
 def _inverse(values: tuple[float, ...]) -> tuple[float, ...]:
     return tuple((1 / torch.tensor(values)).tolist())
+
+
+@cache
+def _per_channel(values: tuple[float, ...]) -> tuple[tuple[tuple[float]], ...]:
+    """Values in the shape (C, 1, 1), which acts on (n, C, H, W)."""
+    return tuple(((value,),) for value in values)
 
 
 def _laid_out(images: Tensor, layout: torch.memory_format) -> Tensor:
@@ -161,7 +101,7 @@ def draw_views(
     n, channels = views * len(images), images.shape[3]
     jitter = _draw_jitter(n, how, generator)
     # Images are created in the order that jitter needs, so that it need not sort them.
-    operations = Operations(jitter[1] if jitter else torch.zeros(n, dtype=torch.int64))
+    operations = Operations(jitter[1] if jitter else np.zeros(n, np.int64))
     crop = _draw_crop(images, how, size, generator, operations.who)
     count, magnitude = how.randaugment
     if count:
@@ -176,7 +116,7 @@ def draw_views(
 
 def _draw_jitter(
     n: int, how: Augmentation, generator: Generator
-) -> tuple[colour.Jitter, Tensor] | None:
+) -> tuple[colour.Jitter, Array] | None:
     """Factors and order of each jitter, and the keys by which it sorts the images."""
     if not how.jitter_probability or not any(how.jitter):
         return None
@@ -186,8 +126,8 @@ def _draw_jitter(
 
 
 def _draw_crop(
-    images: Tensor, how: Augmentation, size: int, generator: Generator, who: Tensor
-) -> tuple[Operation, *tuple[Tensor, ...]]:
+    images: Tensor, how: Augmentation, size: int, generator: Generator, who: Array
+) -> tuple[Operation, *tuple[Array, ...]]:
     """A function that crops and flips, and its parameters; row i is of image who[i]."""
     n, sides = len(who), (images.shape[1], images.shape[2])
     source = who % max(len(images), 1)
@@ -227,18 +167,18 @@ def _plan_filters(
         sigmas = filters.draw_sigmas(n, how.blur_sigma, generator)
         # In the order grey, grey and blurred, blurred, neither, the grey images are one
         # slice and so are the blurred ones.
-        keys = torch.where(grey, blur.int(), 3 - blur.int())
+        keys = np.where(grey, blur, 3 - blur)
         _, both, last, _ = operations.sort(keys, kinds=4)
         operations.change(slice(0, both.stop), colour.grey_)
         blurred = slice(both.start, last.stop)
         blur_ = partial(filters.blur_, taps=filters.blur_taps(size))
         operations.change(blurred, blur_, sigmas[operations.who[blurred]])
     elif how.grey:
-        rows = grey[operations.who].nonzero().squeeze(1)
+        rows = grey[operations.who].nonzero()[0]
         operations.change(slice(None), colour.grey_rows_, rows)
     if how.solarise:
         chosen = draw_chosen(n, how.solarise, generator)
-        _, solarised = operations.sort(chosen.int(), kinds=2)
+        _, solarised = operations.sort(chosen.astype(np.int64), kinds=2)
         operations.change(solarised, _solarise_)
     if how.cutout:
         centres = uniform(generator, n, 2)[operations.who]

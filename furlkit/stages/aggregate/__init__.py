@@ -6,17 +6,6 @@ from furlkit.catalogue import load, rules
 from furlkit.inputs.inbox import closed_round
 from furlkit.stages.aggregate.state import check_usage
 
-# Modules that open, check and combine the uploads of a rule.
-MODULES = {
-    "checkpoint": "checkpoints",
-    "rows": "rows",
-    "counted rows": "centroids",
-    "correlations": "correlations",
-    "kernels": "kernels",
-    "similarity": "similarities",
-    "probabilities": "probabilities",
-}
-
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Combine uploads by the chosen rule, unless this round is closed."""
@@ -26,5 +15,4 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         path, content = closed
         line = f"{path}: already there, this round is closed (--force makes it again)"
         return line, {"content": content, "unchanged": True}
-    module = MODULES[rule.reads]
-    return load(f"furlkit.stages.aggregate.{module}:run")(values)
+    return load(f"furlkit.stages.aggregate.{rule.reads}:run")(values)

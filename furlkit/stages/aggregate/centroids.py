@@ -10,7 +10,7 @@ from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.catalogue import load, rules
 from furlkit.errors import InputError, UsageError
 from furlkit.files.features import FeatureFacts, Features, write_features
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
@@ -45,8 +45,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         examples=K, parent=first.parent, run=first.run,
     )  # fmt: skip
     provenance = provenance_of(options, clients)
-    if content := made_before(options, "features", provenance, facts):
-        return already(options.output, content)
+    if made := existing_result(options, "features", provenance, facts):
+        return made
     rule = load(rules()[options.rule].function)
     counts = np.concatenate([_counts(client) for client in clients])
     found, held = rule(rows, counts, **options.settings)

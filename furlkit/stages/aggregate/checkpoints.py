@@ -28,7 +28,8 @@ from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.server import ServerFacts
-from furlkit.inputs.existing import already, content_of, made_before, scored_before
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
@@ -118,17 +119,11 @@ def _combined(
     model = _open_parent(options, report, newest[0], names)
     held = state_entries(rule.state, entries)
     state = open_state(options.state, rule, options.parent, held)
-    inputs = dict(provenance.inputs)
-    if partition:
-        inputs["partition"] = partition.content
-    if model and (rule.parent or state):  # A report does not change the result.
-        inputs["parent"] = model.content
     start = _start(options, newest[0]) if complete else None
-    if start:
-        inputs["parent"] = start.content
-    if state:
-        inputs["state"] = state.content
-    provenance = replace(provenance, inputs=inputs)
+    # A report does not change the result.
+    parent = start or (model if rule.parent or state else None)
+    more = by_role("aggregate", partition=partition, parent=parent, state=state)
+    provenance = replace(provenance, inputs={**provenance.inputs, **more})
     function = partial(catalogue.load(rule.function), **settings)
     job = _Job(function, clients, shares, entries, model, held, state, start)
     return _made(options, job, facts, provenance, report)
@@ -193,8 +188,8 @@ def _made(
     if options.state_out and not options.dry_run:
         state = _write_state(options, options.state_out, job, facts, provenance)
         facts = replace(facts, state=state)
-    if content := made_before(options, "checkpoint", provenance, facts):
-        return already(options.output, content)
+    if made := existing_result(options, "checkpoint", provenance, facts):
+        return made
     if not options.dry_run:
         header = provenance.header("checkpoint", facts)
         with job.uploads() as uploads:
@@ -217,9 +212,8 @@ def _write_state(
     over the uploads: memory is one piece of a tensor.
     """
     about = ServerFacts(options.rule, facts.round, facts.architecture)
-    content = None if options.force else content_of(path, "server", provenance, about)
-    if content:
-        return content
+    if existing := unchanged(options, Output(path, "server", provenance, about)):
+        return existing[0].content
     with job.uploads() as uploads:
         _, pieces = job.apply(uploads, uploads.state)
         tensors = _checked(options, uploads, job.held, pieces)
@@ -323,16 +317,16 @@ def _check_report(
 
 def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[str, Any]:
     """Entries of a report that are known before reading the uploads."""
-    inputs = dict(provenance.inputs)
-    if job.parent:
-        inputs["parent"] = job.parent.content
+    inputs = {**provenance.inputs, **by_role("aggregate", parent=job.parent)}
     return {"options": provenance.options, "inputs": inputs, "round": facts.round}
 
 
 def _reported(options: UploadOptions, path: Path, known: dict[str, Any]) -> bool:
     """Return whether a report without suspects exists; others are made again."""
-    found = None if options.force else scored_before(path, known)
-    return found is not None and found.get("stands_out") == []
+    entries = {key: value for key, value in known.items() if key != "options"}
+    how = Provenance("aggregate", known["options"])
+    existing = unchanged(options, Output(path, "metrics", how, entries))
+    return existing is not None and existing[0].facts.get("stands_out") == []
 
 
 def _report(

@@ -12,7 +12,7 @@ from furlkit.files.correlations import (
     open_correlations,
     write_correlations,
 )
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
@@ -38,8 +38,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     about = {"parent": first.parent, "run": first.run}
     facts = CorrelationFacts(first.round, clients=len(clients), **about)
     provenance = provenance_of(options, clients)
-    if content := made_before(options, "correlations", provenance, facts):
-        return already(options.output, content)
+    if made := existing_result(options, "correlations", provenance, facts):
+        return made
     mean = load(rules()[options.rule].function)([client.R for client in clients])
     data["content"] = write_correlations(options.output, mean, facts, provenance)
     return line, data

@@ -9,7 +9,7 @@ import numpy as np
 from furlkit.catalogue import load, rules
 from furlkit.files.features import FeatureFacts, Features
 from furlkit.files.similarity import Similarity, write_similarity
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import check_fit, provenance_of
 from furlkit.reports.text import counted
@@ -38,8 +38,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     owners = [[client.facts.client or 0, n] for client in clients]
     facts: FeatureFacts = replace(first, client=None, owners=owners, examples=n)
     provenance = provenance_of(options, clients)
-    if content := made_before(options, "similarity", provenance, facts):
-        return already(options.output, content)
+    if made := existing_result(options, "similarity", provenance, facts):
+        return made
     mean = load(rules()[options.rule].function)
     parts = [cosine_rows(client) for client in clients]
 

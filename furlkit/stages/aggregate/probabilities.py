@@ -14,7 +14,7 @@ from furlkit.files.features import (
     check_probabilities,
     write_features,
 )
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import Sent, check_same, provenance_of
 from furlkit.stages.aggregate import similarities
@@ -37,9 +37,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data["clients"] = [client.facts.client for client in clients]
     if not options.dry_run:
         provenance = provenance_of(options, clients)
-        content = made_before(options, "features", provenance, facts)
-        if content:
-            return already(options.output, content)
+        if made := existing_result(options, "features", provenance, facts):
+            return made
         p = mean_probabilities(client.rows for client in clients)
         sharpen = load(rules()[options.rule].function)
         rows = sharpen(p, options.settings["temperature"]).astype(np.float32)

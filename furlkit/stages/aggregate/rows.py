@@ -13,7 +13,7 @@ from furlkit.catalogue import load, rules
 from furlkit.errors import InputError, UsageError
 from furlkit.files.clients import ClientId, client_of
 from furlkit.files.features import FeatureFacts, Features, write_features
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
@@ -61,9 +61,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             share_rows=_made(clients), made_for=made_for, run=first.run,
         )  # fmt: skip
         provenance = provenance_of(options, clients)
-        content = made_before(options, "features", provenance, facts)
-        if content:
-            return already(options.output, content)
+        if made := existing_result(options, "features", provenance, facts):
+            return made
         more = (np.arange(len(rows)), facts, provenance)
         data["content"] = write_features(options.output, rows, *more)
     return line, data

@@ -24,7 +24,7 @@ from furlkit.files.similarity import (
     cosines,
     write_similarity,
 )
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     Sent,
@@ -81,9 +81,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         _name_dominant(clients, facts.temperature)
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
-        content = made_before(options, "ensemble", provenance, facts)
-        if content:
-            return already(options.output, content)
+        if made := existing_result(options, "ensemble", provenance, facts):
+            return made
         writer = _write_matrix if form == "matrix" else _write_parts
         data["content"] = writer(options.output, clients, facts, provenance)
     return line, data

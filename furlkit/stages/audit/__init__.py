@@ -12,8 +12,8 @@ from furlkit.audits.success import Success, measure, roc
 from furlkit.data.augment import Augmentation
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.inputs.documents import Result, found_before, write_document
-from furlkit.inputs.existing import ALREADY
+from furlkit.inputs.documents import Result, existing_scores, write_document
+from furlkit.inputs.existing import already
 from furlkit.inputs.settings import Computing
 from furlkit.randomness import numpy_generator
 from furlkit.reports.audits import audit_line, describe_amounts
@@ -53,9 +53,8 @@ def conclude(options: AuditOptions, attack: Attack) -> Result:
             f"{describe_amounts(origins['n'])}; {origins['attacker']}"
         )
         return line, {**origins, "estimated_cpu_seconds": round(seconds, 1)}
-    if before := found_before(options, attack.origins):
-        line = f"{audit_line(options.output, before)} ({ALREADY})"
-        return line, {**before, "unchanged": True}
+    if before := existing_scores(options, attack.origins):
+        return already(audit_line(options.output, before), before)
     began = time.process_time()
     found = {**attack.origins, **attack.run()}
     found["cpu_seconds"] = round(time.process_time() - began, 2)

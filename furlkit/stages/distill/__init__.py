@@ -1,6 +1,53 @@
 """distill: one module for each teacher, and the common training."""
 
-from furlkit.stages.distill.lesson import DistillOptions
-from furlkit.stages.distill.train import run
+from typing import Any
+
+from furlkit import catalogue
+from furlkit.catalogue import TEACHERS, divided, recorded
+from furlkit.files.facts import Provenance
+from furlkit.files.progress import ProgressFile
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import existing_result
+from furlkit.inputs.matching import check_augmentation, check_batch
+from furlkit.inputs.models import encoder_plugin
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+from furlkit.stages.distill.lesson import DistillOptions, Lesson
 
 __all__ = ["DistillOptions", "run"]
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Train the model on the public images and write the model."""
+    options = _options(values)
+    _check_output(options)
+    lesson: Lesson = catalogue.load(TEACHERS[options.teacher].lesson)(options)
+    check_augmentation(options.augmentation, lesson.model)
+    check_batch(lesson.images.name, len(lesson.index), options.plan.batch_size)
+    provenance = _provenance(options, lesson)
+    if made := existing_result(options, "checkpoint", provenance, lesson.facts):
+        ProgressFile(options.output, provenance).discard()
+        return made
+    from furlkit.stages.distill.train import teach  # Imports torch.
+
+    return teach(options, lesson, provenance)
+
+
+def _options(values: dict[str, Any]) -> DistillOptions:
+    words = recorded("distill", values)
+    if values["steps"]:
+        del words["epochs"]
+    settings, rest = divided(values, TEACHERS[values["teacher"]].options)
+    return fill(DistillOptions, {**rest, "settings": settings, "recorded": words})
+
+
+def _check_output(options: DistillOptions) -> None:
+    known = (options.model, options.data.name, options.settings.get("partition"))
+    check_output(options.output, (*options.sources, *known))
+
+
+def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
+    plugin = encoder_plugin(lesson.model)
+    resolved = {**options.resolved, **plugin, **lesson.resolved}
+    contents = {**lesson.contents, **by_role("distill", model=lesson.model)}
+    return Provenance("distill", resolved, options.seed, contents)

@@ -11,7 +11,7 @@ from furlkit.data.batches import Images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net
-from furlkit.models.loading import z_width
+from furlkit.models.description import z_width
 from furlkit.objectives.learner import Stateless
 from furlkit.stages.distill.lesson import (
     Begin,

@@ -10,7 +10,8 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.images import check_reading
-from furlkit.models.loading import architecture_of, load_net, z_width
+from furlkit.models.description import architecture_of, z_width
+from furlkit.models.loading import load_net
 
 
 def open_student(path: Path, teacher: str) -> Checkpoint:

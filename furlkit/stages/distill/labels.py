@@ -1,26 +1,19 @@
 """--teacher labels: the server learns from labels, like FedMatch's server."""
 
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_labels
-from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of
-from furlkit.objectives.learner import Stateless
+from furlkit.models.description import architecture_of
 from furlkit.stages.distill.lesson import (
-    Begin,
     DistillOptions,
     Lesson,
     kept_facts,
-    method_of,
+    later,
     public_images,
 )
-from furlkit.training.loop import Purpose
 from furlkit.weights import Tensors, below, moved
 
 SIGMA = "sigma."
@@ -44,9 +37,6 @@ def lesson(options: DistillOptions) -> Lesson:
     part = settings["part"]
     index, contents = public_images(images, settings)
 
-    def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
-        return Stateless(net, partial(method_of(options), **settings)), None
-
     def finish(tensors: Tensors) -> Tensors:
         sigma = moved(below(SIGMA, model.tensors), model.tensors, tensors)
         return {**tensors, **{SIGMA + name: array for name, array in sigma.items()}}
@@ -60,7 +50,7 @@ def lesson(options: DistillOptions) -> Lesson:
         index=index,
         facts=facts,
         words=f"taught by the labels of {len(index):,} {'public ' * (part == 'public')}images",
-        learner=learner,
+        learner=later("stateless", options, **settings),
         contents=contents,
         labels=True,
         finish=finish,

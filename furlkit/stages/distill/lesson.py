@@ -8,22 +8,20 @@ from typing import Any
 import numpy as np
 
 from furlkit.catalogue import TEACHERS, load
-from furlkit.data.augment import Augmentation
-from furlkit.data.batches import Images
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import Computing
-from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of
-from furlkit.training.loop import Purpose
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.models.description import architecture_of
+from furlkit.training.plan import Execution, Plan
 from furlkit.weights import Tensors
 
 Begin = Callable[[], None]
+# From net, images and purpose to the learner; untyped, because their modules have torch.
+Make = Callable[[Any, Any, Any], tuple[Any, Begin | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +47,9 @@ class Lesson:
     `index`: images to learn from. `words`: description for people. `resolved`: options
     decided by the inputs. `contents`: content hashes of the inputs besides START, by
     role. `learner`: returns an object that trains a net on images, and a function to
-    call before the first step. `labels`: the learner sees labels. `pairs`:
-    the learner's z has two views of every image. `finish`: converts
-    the tensors of the net to the tensors of the file.
+    call before the first step. `labels`: the learner sees labels. `pairs`: the
+    learner's z has two views of every image. `finish`: converts the tensors of the net
+    to the tensors of the file.
     """
 
     model: Checkpoint
@@ -59,7 +57,7 @@ class Lesson:
     index: np.ndarray
     facts: CheckpointFacts
     words: str
-    learner: Callable[[Net, Images, Purpose], tuple[Any, Begin | None]]
+    learner: Make
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     labels: bool = False
@@ -70,6 +68,12 @@ class Lesson:
 def method_of(options: DistillOptions) -> Callable[..., Any]:
     """The function of the teacher's catalogue entry."""
     return load(TEACHERS[options.teacher].function)
+
+
+def later(function: str, options: DistillOptions, **settings: Any) -> Make:
+    """Function of learners.py with settings; torch is imported by the first call."""
+    place = f"furlkit.stages.distill.learners:{function}"
+    return lambda *given: load(place)(method_of(options), *given, **settings)
 
 
 def public_images(

@@ -13,8 +13,8 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
 from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Net, drawn
+from furlkit.models.description import z_width
 from furlkit.models.heads import mlp
-from furlkit.models.loading import z_width
 from furlkit.objectives.mkd import Attention
 from furlkit.randomness import torch_generator
 from furlkit.stages.distill.frozen import check_teacher, open_student, projections

@@ -1,27 +1,12 @@
 """--teacher probabilities: a model learns the clients' average class probabilities."""
 
-from functools import partial
-from typing import Any
-
-import torch
-
-from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import PROBABILITIES, check_probabilities, read_features
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
-from furlkit.models.architecture import Net
-from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.lesson import (
-    Begin,
-    DistillOptions,
-    Lesson,
-    kept_facts,
-    method_of,
-)
-from furlkit.training.loop import Purpose
+from furlkit.stages.distill.lesson import DistillOptions, Lesson, kept_facts, later
 
 
 def lesson(options: DistillOptions) -> Lesson:
@@ -40,11 +25,6 @@ def lesson(options: DistillOptions) -> Lesson:
             f"has {head.classes}; use the probabilities of similar models"
         )
 
-    def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
-        rows = torch.from_numpy(given.rows).to(next(net.parameters()).device)
-        step = partial(method_of(options), head=head, probabilities=rows)
-        return Stateless(net, step), None
-
     round_ = model.facts.round if given.facts.round is None else given.facts.round
     return Lesson(
         model=model,
@@ -52,7 +32,7 @@ def lesson(options: DistillOptions) -> Lesson:
         index=given.index,
         facts=kept_facts(model, round_, len(given.index)),
         words=f"distilled from probabilities of {len(given.index):,} public images",
-        learner=learner,
+        learner=later("probabilities", options, head=head, rows=given.rows),
         contents={PROBABILITIES: given.content},
         resolved={"head": head.name},
     )

@@ -2,15 +2,14 @@
 
 from typing import Any
 
+from furlkit.catalogue import load
 from furlkit.inputs.documents import Result, write_document
-from furlkit.inputs.existing import ALREADY
 from furlkit.reports.document import result_line
 
 
-def scores_before(options: Any, document: dict[str, Any], scored: str) -> Result:
-    """Result of a command with existing scores."""
-    line = result_line(options.output, document, scored)
-    return f"{line} ({ALREADY})", {**document, "unchanged": True}
+def work_of(protocol: str) -> Any:
+    """Import the module that computes the scores of a protocol, and torch."""
+    return load(f"furlkit.stages.evaluate.work.{protocol}")
 
 
 def write_scores(

@@ -1,21 +1,14 @@
 """evaluate angles: angles between models' representations of equal images."""
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from furlkit import runtime
-from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
-from furlkit.data.sets.datasets import ImageSet
+from furlkit.catalogue import recorded
 from furlkit.errors import InputError, UsageError
-from furlkit.evaluation.angles import box
-from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.inputs.documents import Result, found_before, write_document
+from furlkit.files.checkpoint import Checkpoint
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.documents import Result, existing_scores, write_document
+from furlkit.inputs.existing import already
 from furlkit.inputs.models import (
     ModelOptions,
     common_round,
@@ -24,9 +17,8 @@ from furlkit.inputs.models import (
     width_of,
 )
 from furlkit.inputs.settings import fill
-from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, view_of
 from furlkit.reports.document import describe_checkpoint
+from furlkit.stages.evaluate import work_of
 
 
 def run(values: dict[str, Any]) -> Result:
@@ -40,11 +32,7 @@ def run(values: dict[str, Any]) -> Result:
         )
     images, models = open_models(options)
     _check_widths(models, options.layer)
-    device = runtime.start(options.runtime)
     seen = f"{describe_models(models)} on {len(images.images):,} images"
-    if options.dry_run:
-        plan = {"protocol": "angles", "images": len(images.images)}
-        return f"would measure angles between {seen}", plan
     known = {
         "protocol": "angles",
         "layer": options.layer,
@@ -53,47 +41,26 @@ def run(values: dict[str, Any]) -> Result:
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
         "data": {"images": images.fingerprint},
-        "inputs": {f"model {n}": model.content for n, model in enumerate(models)},
+        "inputs": by_role("evaluate angles", models=dict(enumerate(models))),
     }
-    document = found_before(options, known)
-    if document is None:
-        rows = [_rows(model, images, options.layer, device) for model in models]
-        document = write_document(options, {**known, **_measured(models, rows)})
+    if document := existing_scores(options, known):
+        return already(_line(options, document, seen), document)
+    work = work_of("angles")
+    work.check_fit(models)
+    if options.dry_run:
+        plan = {"protocol": "angles", "images": len(images.images)}
+        return f"would measure angles between {seen}", plan
+    found = work.measure(options, models, images)
+    document = write_document(options, {**known, **found})
+    return _line(options, document, seen), document
+
+
+def _line(options: ModelOptions, document: dict[str, Any], seen: str) -> str:
     low, median, high = document["angles"]["quartiles"]
-    line = (
+    return (
         f"{options.output}: median angle {median:.1f} degrees (quartiles {low:.1f} to "
         f"{high:.1f}) between {seen}"
     )
-    return line, document
-
-
-def _rows(
-    model: Checkpoint, images: ImageSet, layer: str, device: torch.device
-) -> Tensor:
-    net = load_net(read_checkpoint(model.path), device)
-    index = np.arange(len(images.images))
-    view = view_of(model, Augmentation())
-    rows = embed(net, images.images, index, view, layer)
-    return rows.to(runtime.with_float64(device))
-
-
-def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str, Any]:
-    """Boxplots of every pair of models, and of the angles of all pairs."""
-    pairs, every = [], []
-    for i, j in combinations(range(len(models)), 2):
-        between = _between(models[i], models[j], rows[i], rows[j])
-        clients = [models[i].facts.client, models[j].facts.client]
-        pairs.append({"models": [i, j], "clients": clients, **box(between)})
-        every.append(between)
-    return {"pairs": pairs, "angles": box(np.concatenate(every))}
-
-
-def _between(one: Checkpoint, other: Checkpoint, a: Tensor, b: Tensor) -> np.ndarray:
-    angles = load(PROTOCOLS["angles"].function)
-    try:
-        return angles(a, b).cpu().numpy()
-    except InputError as error:
-        raise InputError(f"{one.path} and {other.path}: {error}") from error
 
 
 def _check_widths(models: Sequence[Checkpoint], layer: str) -> None:

@@ -6,28 +6,20 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from furlkit import runtime
-from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.labels import LabelSet, number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.inputs.documents import Result, found_before
+from furlkit.inputs.documents import Result, existing_scores
+from furlkit.inputs.existing import already
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.inputs.untrained import warn_if_untrained
-from furlkit.models.architecture import Net
-from furlkit.models.embedding import embed
-from furlkit.models.loading import architecture_of, load_net, view_of
+from furlkit.models.description import architecture_of
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import scores_before, write_scores
+from furlkit.stages.evaluate import work_of, write_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +39,8 @@ def run(values: dict[str, Any]) -> Result:
     check_output(options.output, [options.model, *read])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
-    warn_if_untrained(model, "classifier")
     test = open_one(options.test, model)
     names = _checked_names(options, model, classes, test)
-    net = load_net(model, runtime.start(options.runtime))
-    if options.dry_run:
-        images = len(test.images)
-        line = f"would score {options.model} by classifier on {images:,} images"
-        return line, {"protocol": "classifier", "images": images}
     known = {
         "protocol": "classifier",
         "class_names": list(names),
@@ -63,12 +49,16 @@ def run(values: dict[str, Any]) -> Result:
         "inputs": scoring.contents(model=model),
     }
     scored = scoring.model_name(model)
-    if before := found_before(options, known):
-        return scores_before(options, before, scored)
-    labels = torch.from_numpy(np.asarray(test.labels))
-    predictions = _predictions(net, model, test)
-    found = {**known, **scoring.scores([predictions], labels, classes)}
-    return write_scores(options, found, scored)
+    if document := existing_scores(options, known):
+        return already(scoring.result_line(options.output, document, scored), document)
+    work = work_of("classifier")
+    net = work.open_net(options, model)
+    if options.dry_run:
+        images = len(test.images)
+        line = f"would score {options.model} by classifier on {images:,} images"
+        return line, {"protocol": "classifier", "images": images}
+    found = work.score(net, model, test, classes)
+    return write_scores(options, {**known, **found}, scored)
 
 
 def _options(values: dict[str, Any]) -> ClassifierOptions:
@@ -81,19 +71,6 @@ def _options(values: dict[str, Any]) -> ClassifierOptions:
         train = replace(given["train"], split="test")
     known = recorded("evaluate classifier", values)
     return fill(ClassifierOptions, {**given, "train": train, "recorded": known})
-
-
-def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
-    head, index = net.head("classifier"), np.arange(len(test.images))
-    if not isinstance(head, nn.Linear):
-        raise ValueError("the net has no classifier")
-    h = embed(net, test.images, index, view_of(model, Augmentation()), "h")  # (n, d)
-    weight, bias = head.weight.detach(), head.bias.detach()
-    try:
-        predict = load(PROTOCOLS["classifier"].function)
-        return predict(h.to(weight.device), weight, bias).cpu()
-    except InputError as error:
-        raise InputError(f"{model.path}: {error}") from error
 
 
 def _classes_of(model: Checkpoint) -> int:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from furlkit import console, runtime
+from furlkit import console
 from furlkit.catalogue import PROTOCOLS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import label_fingerprint
 from furlkit.data.sets.groups import recorded_groups, whole_groups
@@ -21,21 +20,16 @@ from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import labelled
-from furlkit.inputs.documents import Result, found_before
+from furlkit.inputs.documents import Result, existing_scores
+from furlkit.inputs.existing import already
 from furlkit.inputs.matching import check_batch, check_batches, check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.models.architecture import Architecture, Net, build
-from furlkit.models.embedding import predict
-from furlkit.models.heads import give_classifier
-from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
-from furlkit.randomness import derive, numpy_generator, torch_generator
+from furlkit.models.description import Architecture, architecture_of
+from furlkit.randomness import derive, numpy_generator
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import scores_before, write_scores
-from furlkit.training import rounds
-from furlkit.training import run as training
+from furlkit.stages.evaluate import work_of, write_scores
 from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
 # Values for protocols without these options.
@@ -131,57 +125,23 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     given = labelled.train_and_test(values)
     inputs = _open(fill(FinetuneOptions, {**fixed, **given, **known}))
     options, train, test = inputs.options, inputs.train, inputs.test
-    device = runtime.start(options.runtime)
-    if options.dry_run:
-        _net(inputs, device)  # The model's tensors must fit.
-        return _plan(inputs)
     scored = scoring.model_name(inputs.model)
     if options.random_init:
         scored = f"new weights in place of the {scored}"
     origins = scoring.origins(inputs.model, train, test)
     known = {**inputs.facts, **origins, "inputs": inputs.contents}
-    provenance = _provenance(inputs)
-    if before := found_before(options, known):
-        ProgressFile(options.output, provenance).discard()
-        return scores_before(options, before, scored)
-    jobs = _jobs(inputs, device)
-    training.run_jobs(jobs, options.output, provenance, options.save_every)
-    predictions, losses = jobs.results()
-    labels = torch.from_numpy(np.asarray(test.labels))
-    trained = [torch.from_numpy(each) for each in predictions]
-    found = {
-        **known,
-        **scoring.scores(trained, labels, inputs.classes, "repeats"),
-        "train_loss": sum(losses) / len(losses),
-    }
-    result = write_scores(options, found, scored, trained=True)
-    ProgressFile(options.output, provenance).discard()
+    progress = ProgressFile(options.output, _provenance(inputs))
+    if document := existing_scores(options, known):
+        progress.discard()
+        return already(scoring.result_line(options.output, document, scored), document)
+    work = work_of("finetune")
+    if options.dry_run:
+        work.open_net(inputs)  # The model's tensors must fit.
+        return _plan(inputs)
+    found = work.score(inputs, _provenance(inputs))
+    result = write_scores(options, {**known, **found}, scored, trained=True)
+    progress.discard()
     return result
-
-
-def _jobs(inputs: Inputs, device: torch.device) -> rounds.Repeats:
-    """Build the repeats; every repeat draws from a separate seed."""
-    options, train, test = inputs.options, inputs.train, inputs.test
-    execution = Execution()
-    view = replace(
-        view_of(inputs.model, options.augmentation, execution.channels_last),
-        size=inputs.architecture.image_size,
-    )
-
-    def make(number: int) -> rounds.Finetuning:
-        own = inputs.repeat(number)
-        net = _net(own, device)
-        training.prepare(net, execution)
-        return rounds.Finetuning(
-            net, train.images, np.asarray(train.labels), view, own.parts, options.plan,
-            options.rounds, (own.options.seed, "finetune"),
-        )  # fmt: skip
-
-    def classes_of(done: rounds.Finetuning) -> np.ndarray:
-        load_tensors(done.net, done.weights)
-        return predict(done.net, test.images, view).numpy()
-
-    return rounds.Repeats(make, classes_of, options.repeats)
 
 
 def _open(options: FinetuneOptions) -> Inputs:
@@ -312,20 +272,6 @@ def _quotas(sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarr
     order = np.lexsort((rng.random(len(sizes)), (quotas - exact).round(9)))
     quotas[order[: count - quotas.sum()]] += 1
     return quotas
-
-
-def _net(inputs: Inputs, device: torch.device) -> Net:
-    """Build the encoder, of the model or with new weights, and a new classifier."""
-    options, architecture = inputs.options, inputs.architecture
-    if options.random_init:
-        drawn = torch_generator(options.seed, "finetune", "encoder")
-        net = build(architecture, drawn).to(device)
-    else:
-        net = load_net(inputs.model, device)
-    return give_classifier(
-        net, architecture.feature_dim, options.hidden, inputs.classes,
-        torch_generator(options.seed, "finetune", "classifier"),
-    )  # fmt: skip
 
 
 def _provenance(inputs: Inputs) -> Provenance:

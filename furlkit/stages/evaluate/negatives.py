@@ -8,7 +8,9 @@ from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.errors import InputError
 from furlkit.evaluation.negatives import by_equations
 from furlkit.files.partition import Partition, read_partition
-from furlkit.inputs.documents import Result, found_before, write_document
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.documents import Result, existing_scores, write_document
+from furlkit.inputs.existing import already
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 
@@ -45,21 +47,25 @@ def run(values: dict[str, Any]) -> Result:
         "protocol": "negatives",
         "clients": clients,
         "data": {"images": partition.facts.dataset, "partition": partition.content},
-        "inputs": {"partition": partition.content},
+        "inputs": by_role("evaluate negatives", partition=partition),
     }
     whose = f"{options.negatives} negatives of {clients} clients"
     if options.dry_run:
         return f"would measure the {whose}", origins
-    document = found_before(options, origins)
-    if document is None:
-        document = write_document(options, {**origins, **_found(options, partition)})
+    if document := existing_scores(options, origins):
+        return already(_line(options, document, whose), document)
+    document = write_document(options, {**origins, **_found(options, partition)})
+    return _line(options, document, whose), document
+
+
+def _line(options: NegativesOptions, document: dict[str, Any], whose: str) -> str:
     ratio, equation = (
         _shown(document[key]) for key in ("false_negative_ratio", "equation")
     )
     line = (
         f"{options.output}: false-negative ratio {ratio} ({equation} by FCL's equation)"
     )
-    return f"{line} of the {whose}", document
+    return f"{line} of the {whose}"
 
 
 def _found(options: NegativesOptions, partition: Partition) -> dict[str, Any]:

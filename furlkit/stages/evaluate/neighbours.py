@@ -12,7 +12,9 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.files.neighbours import Neighbours, read_neighbours
-from furlkit.inputs.documents import Result, found_before, write_document
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.documents import Result, existing_scores, write_document
+from furlkit.inputs.existing import already
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.reports.text import counted
@@ -44,17 +46,19 @@ def run(values: dict[str, Any]) -> Result:
         "images": images,
         "data": {"images": found[0].facts.dataset},
         "neighbours": [each.content for each in found],
-        "inputs": {f"neighbours {n}": each.content for n, each in enumerate(found)},
+        "inputs": by_role("evaluate neighbours", files=dict(enumerate(found))),
     }
     if options.dry_run:
         return f"would score {seen}", origins
-    document = found_before(options, origins)
-    if document is None:
-        document = write_document(options, {**origins, **_scores(found, labels)})
-    line = (
-        f"{options.output}: {document['own_class']:.1%} of {seen} are of the same class"
-    )
-    return line, document
+    if document := existing_scores(options, origins):
+        return already(_line(options, document, seen), document)
+    document = write_document(options, {**origins, **_scores(found, labels)})
+    return _line(options, document, seen), document
+
+
+def _line(options: NeighbourScoreOptions, document: dict[str, Any], seen: str) -> str:
+    share = document["own_class"]
+    return f"{options.output}: {share:.1%} of {seen} are of the same class"
 
 
 def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from furlkit.console import plain
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, open_checkpoint
-from furlkit.models.architecture import Architecture
+from furlkit.models.description import Architecture
 from furlkit.reports.differences import wilson
 from furlkit.reports.metrics import number, protocol_of, read_one
 from furlkit.reports.table import render

@@ -17,7 +17,7 @@ from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.metrics import read_json
 from furlkit.files.pretrained import CONFIG, WEIGHTS
-from furlkit.models.architecture import Architecture
+from furlkit.models.description import Architecture, architecture_of
 from furlkit.models.libraries import (
     has_fixed_size,
     name_of,
@@ -25,7 +25,7 @@ from furlkit.models.libraries import (
     torchvision_changes,
     torchvision_options,
 )
-from furlkit.models.loading import architecture_of, fitting_net, load_net
+from furlkit.models.loading import fitting_net, load_net
 from furlkit.stages.export.card import (
     CARD,
     Sources,

@@ -8,36 +8,43 @@ from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.private import Private, read_private
 from furlkit.inputs import matching
-from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
-from furlkit.inputs.sites import of_these_images, site_provenance
+from furlkit.inputs.sites import of_these_images
 from furlkit.models.architecture import build
 from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.stages.local_train.inputs import Inputs
+from furlkit.stages.local_train.start import provenance_of
 from furlkit.training.loop import Purpose
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors, below, divide, parts_of
 
+KEPT_BYTES = 2**28  # Private files that stay in memory between check and training.
 
-def check_clients(inputs: Inputs) -> Client | None:
+
+def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
     """Open and check every client before the first training.
 
-    Return the client of a command with a single client. Several clients are opened again
-    before training, because memory holds the model of a single client at a time.
+    Return the client of a command with a single client. Several clients are made again
+    before training, because memory holds the model of a single client at a time; only
+    private files beyond KEPT_BYTES are read again.
     """
-    options, setup = inputs.options, inputs.setup
-    for number in options.clients:
+    options, setup, kept = inputs.options, inputs.setup, 0
+    for number in clients:
         client = open_client(inputs, number)
+        if client.private and len(clients) > 1:
+            kept += client.private.nbytes
+            if kept <= KEPT_BYTES:
+                inputs.private[number] = client.private
         if client.private:
             used = bool(options.update.sends)
             matching.check_private(client.private, setup.model, used)
-        for exchange in options.active:
+        for exchange in inputs.active:
             exchange.check(client)
     source = str(options.partition or setup.images.name)
-    sizes = {number: len(setup.index_of(number)) for number in options.clients}
+    sizes = {number: len(setup.index_of(number)) for number in clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
-    return client if len(options.clients) == 1 else None
+    return client if len(clients) == 1 else None
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:
@@ -45,8 +52,8 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
     options, setup = inputs.options, inputs.setup
     index = setup.index_of(number)
     matching.check_size(str(options.partition or setup.images.name), number, index)
-    private = None
-    if options.private:
+    private = inputs.private.pop(number, None)
+    if options.private and private is None:
         private = read_private(fill(options.private, number), number)
         private = of_these_images(private, setup.images)
     kept, carried = _divided(inputs, private)
@@ -70,11 +77,10 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
         provenance=empty,
         work=empty,
     )
-    for exchange in options.active:
+    for exchange in inputs.active:
         exchange.start(client)
-    provenance = work = _provenance(inputs, private)
-    if setup.partition is None:
-        work = site_provenance(provenance, setup.images)
+    provenance = _provenance(inputs, number, private)
+    work = inputs.start.work(provenance)
     return replace(client, provenance=provenance, work=work)
 
 
@@ -110,12 +116,12 @@ def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]
     """
     if private is None:
         return {}, {}
-    setup, options = inputs.setup, inputs.options
-    parts = [part for e in options.exchanges.values() for part in e.carried]
+    setup = inputs.setup
+    parts = [part for e in inputs.exchanges.values() for part in e.carried]
     mine = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
     found = divide(mine, parts)[0].items()
     carried = {k: v for k, v in found if k not in setup.learner}
-    theirs = {k: v for e in options.active for k, v in e.own_tensors(setup).items()}
+    theirs = {k: v for e in inputs.active for k, v in e.own_tensors(setup).items()}
     kept = {k: v for k, v in mine.items() if k not in carried}
     expected = {**setup.learner, **theirs}
     check_tensors(private.path, expected, kept, "this training")
@@ -137,24 +143,15 @@ def _start(inputs: Inputs, number: ClientId, kept: Tensors) -> Tensors:
         rng = torch_generator(options.seed, *purpose)
         new = tensors_of(build(setup.architecture, rng))
         start |= {name: new[name] for name in lacking}
-    for exchange in options.active:
+    for exchange in inputs.active:
         start |= exchange.new_parts(number, start)
     return start
 
 
-def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
-    options, setup = inputs.options, inputs.setup
-    contents = {"global": setup.model.content}
-    if setup.partition:
-        contents["partition"] = setup.partition.content
-    if private:
-        contents["private"] = private.content
-    resolved = {**options.resolved, **encoder_plugin(setup.model)}
-    if setup.plan.schedule_rounds > 1:
-        resolved["first-round"] = setup.plan.first_round
-    for name, exchange in options.exchanges.items():
-        if exchange.active:
-            contents |= exchange.contents()
-            resolved |= catalogue.plugin_options("furlkit.exchanges", name)
-            exchange.record(resolved)
-    return Provenance("local-train", resolved, options.seed, contents)
+def _provenance(
+    inputs: Inputs, number: ClientId, private: Private | None
+) -> Provenance:
+    known = {private.path: private.content} if private else {}
+    provenance = provenance_of(inputs.start, number, known)
+    chosen = {k: v for e in inputs.active for k, v in e.contents().items()}
+    return replace(provenance, inputs={**provenance.inputs, **chosen})

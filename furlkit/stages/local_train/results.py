@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from furlkit import catalogue, console
 from furlkit.exchanges.exchange import Client, Trained
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
@@ -11,10 +9,15 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.inputs import Inputs
+from furlkit.stages.local_train.start import Result, result_of
 from furlkit.training.learners import parts_by_name
-from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
-
-Result = tuple[str, dict[str, Any]]
+from furlkit.weights import (
+    Tensors,
+    divide,
+    is_batchnorm_statistic,
+    parts_of,
+    without_counts,
+)
 
 
 def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
@@ -35,7 +38,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     elif lost := ", ".join([*parts_of(kept), *_first_words(memory)]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     if "examples" not in options.tell:
-        upload = _without_counts(upload, client.received)
+        upload = without_counts(upload, client.received)
     facts = CheckpointFacts(
         role="client",
         round=setup.round,
@@ -56,14 +59,14 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     data = {**trained.results, "content": content, **trained.last.facts()}
     if client.decision:
         data["update"] = client.decision.to_json()
-    return result_of(inputs, client, facts, data)
+    return result_of(inputs.start, number, facts.loss, data)
 
 
 def _finished(
     inputs: Inputs, client: Client, trained: Trained
 ) -> tuple[Tensors, Tensors]:
     """Finish the exchanges; return parts and memory for the private file."""
-    active = inputs.options.active
+    active = inputs.active
     theirs = {word for exchange in active for word in exchange.memory}
     memory = {k: v for k, v in client.memory.items() if k.split(".")[0] not in theirs}
     parts: Tensors = {}
@@ -92,33 +95,6 @@ def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
             last = trained.last
             told |= catalogue.load(objective.tells)(last.losses, last.measures)
     return told
-
-
-def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
-    """The upload with BatchNorm's counts of batches from the received model.
-
-    The client's counts would reveal the number of images; no computation needs them.
-    """
-    return {
-        k: received.get(k, np.zeros_like(v))
-        if k.endswith(".num_batches_tracked")
-        else v
-        for k, v in upload.items()
-    }
-
-
-def result_of(
-    inputs: Inputs, client: Client, facts: CheckpointFacts, data: dict[str, Any]
-) -> Result:
-    """Result of a client to print, after writing the files."""
-    number, examples = client.number, len(client.index)
-    line = (
-        f"{fill(inputs.options.output, number)}: client {number}, "
-        f"round {facts.round}, {examples:,} images"
-    )
-    line += "" if facts.loss is None else f", loss {facts.loss:.4f}"
-    about = {"client": number, "round": facts.round, "examples": examples}
-    return line, {**data, **about}
 
 
 def _tensors(inputs: Inputs, learner: Any) -> Tensors:

@@ -7,67 +7,51 @@ from typing import Any
 from furlkit import catalogue, console
 from furlkit.data.batches import Images
 from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import Client, Trained, Written
-from furlkit.files.checkpoint import open_checkpoint
+from furlkit.exchanges.exchange import Client, Trained
 from furlkit.files.clients import ClientId
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holding
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
-from furlkit.inputs.sites import is_of_images, journal_line
+from furlkit.inputs.sites import journal_line
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.stages.local_train.client import check_clients, open_client
 from furlkit.stages.local_train.inputs import Inputs, make_learner, open_inputs
-from furlkit.stages.local_train.options import options_of
-from furlkit.stages.local_train.results import Result, result_of, write
+from furlkit.stages.local_train.results import write
+from furlkit.stages.local_train.start import Result, Start, existing_result
 from furlkit.training.learners import terms_of
 from furlkit.training.loop import Job
 from furlkit.training.run import Jobs, prepare, run_jobs
 from furlkit.weights import Tensors, divide
 
 
-def run(values: dict[str, Any]) -> Iterator[Result]:
-    """Train the clients in sequence from the global model; yield the results."""
-    options = options_of(values)
-    inputs = open_inputs(options)
-    only = check_clients(inputs)
+def train_clients(start: Start, existing: dict[ClientId, Result]) -> Iterator[Result]:
+    """Train the clients without `existing` results; yield the results of all clients."""
+    options, inputs = start.options, open_inputs(start)
+    only = check_clients(inputs, [n for n in options.clients if n not in existing])
     if options.dry_run:
         yield from (_plan(inputs, number) for number in options.clients)
         return
     nets: dict[str, Net] = {}
     for number in options.clients:
-        client = only or open_client(inputs, number)
-        output = fill(options.output, number)
-        with holding(output):
-            result = None if options.force else _made_before(inputs, client)
-            if result is None:
-                result = train_client(inputs, client, nets)
-            ProgressFile(output, client.work).discard()
+        result = existing.get(number)
+        if result is None:
+            client = only or open_client(inputs, number)
+            with holding(fill(options.output, number)):
+                result = _train_or_find(inputs, client, nets)
         yield result
 
 
-def _made_before(inputs: Inputs, client: Client) -> Result | None:
-    """Result of a client, if an earlier run of this command wrote the client's files."""
-    options, number = inputs.options, client.number
-    output, whose = fill(options.output, number), {"client": number}
-    content = content_of(output, "checkpoint", client.provenance, whose)
-    if content is None:
-        return None
-    if not (inputs.setup.partition or is_of_images(output, inputs.setup.images)):
-        return None
-    data: dict[str, Any] = {"content": content, "unchanged": True}
-    written = [written for exchange in options.active for written in exchange.writes]
-    if options.private_out:
-        written += [Written("private", "private", "--private-out", options.private_out)]
-    for role, kind, _, pattern in written:
-        path = fill(pattern, number)
-        data[role] = content_of(path, kind, client.provenance, whose)
-    if None in data.values():
-        return None
-    line, data = result_of(inputs, client, open_checkpoint(output)[1], data)
-    return f"{line} ({ALREADY})", data
+def _train_or_find(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
+    """Train a client, unless results exist of the files that an exchange has chosen."""
+    options, result = inputs.options, None
+    if options.chooses:
+        result = existing_result(inputs.start, client.number, client.provenance)
+    if result is None:
+        result = train_client(inputs, client, nets)
+    ProgressFile(fill(options.output, client.number), client.work).discard()
+    return result
 
 
 def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
@@ -75,7 +59,7 @@ def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result
     options = inputs.options
     nets["sent"], more = _net(inputs, client.tensors, nets.get("sent"))
     given: dict[str, Any] = {"received": client.received, "last": client.last}
-    for exchange in options.active:
+    for exchange in inputs.active:
         given |= exchange.begin(client, nets["sent"])
     job = _job(inputs, client, nets["sent"], more, given)
 
@@ -89,7 +73,7 @@ def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result
         output=fill(options.output, client.number),
         provenance=client.work,
         save_every=options.execution.save_every,
-        save_last=any(exchange.writes for exchange in options.active),
+        save_last=any(each.file.direction == "sent" for each in options.written),
     )
     trained = Trained(job.learner, job.learner, last, last.losses)
     return write(inputs, client, trained)
@@ -99,7 +83,7 @@ def _jobs(
     inputs: Inputs, client: Client, job: Job, twin: Callable[[Tensors], Job]
 ) -> Job | Jobs:
     """The training of the sent model, or the trainings of an exchange."""
-    made = [e.jobs(client, job, twin) for e in inputs.options.active]
+    made = [e.jobs(client, job, twin) for e in inputs.active]
     changed: list[Job | Jobs] = [jobs for jobs in made if jobs]
     if len(changed) > 1:
         raise UsageError("two exchanges train a second model; omit either exchange")
@@ -113,7 +97,7 @@ def _job(
     options, setup = inputs.options, inputs.setup
     taken = {key: given[key] for key in options.objective.inputs if key in given}
     settings = {**options.settings, **taken}
-    learner = make_learner(options, net, setup.architecture, settings)
+    learner = make_learner(options, inputs.active, net, setup.architecture, settings)
     if more:
         load_tensors(learner, more)
     view = view_of(setup.model, options.augmentation, setup.channels_last)

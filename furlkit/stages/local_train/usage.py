@@ -2,8 +2,7 @@
 
 from furlkit import catalogue
 from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import objectives_that
-from furlkit.inputs.paths import check_patterns
+from furlkit.inputs.declared import check_files
 from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import LocalTrainOptions
 
@@ -20,14 +19,7 @@ def check_usage(options: LocalTrainOptions) -> None:
     _check_update(options)
     for name in options.terms:
         _check_term(catalogue.terms()[name], options)
-    reads = {"--private": options.private}
-    writes = {"-o": options.output, "--private-out": options.private_out}
-    inputs = [options.model, options.partition, options.data.name]
-    for exchange in options.active:
-        reads |= exchange.reads
-        inputs += exchange.inputs
-        writes |= {written.flag: written.pattern for written in exchange.writes}
-    check_patterns(options.clients, reads, writes, inputs)
+    check_files(options.files, options.clients, [options.data.name])
 
 
 def _check_update(options: LocalTrainOptions) -> None:
@@ -57,9 +49,10 @@ def _check_term(term: catalogue.Term, options: LocalTrainOptions) -> None:
                 "does not train; omit either"
             )
     if term.pairs and not objective.pairs:
+        able = catalogue.objectives_that(lambda o: o.pairs)
         raise UsageError(
             f"--{term.switch}: needs z of two views of every image, which --objective "
-            f"{objective.name} does not have; use {objectives_that(lambda o: o.pairs)}"
+            f"{objective.name} does not have; use {able}"
         )
     if "last" in term.inputs and not options.private_out:
         raise UsageError(

@@ -1,5 +1,6 @@
 """RandAugment's operations against torchvision's."""
 
+import numpy as np
 import pytest
 import torch
 from torchvision.transforms import InterpolationMode, RandAugment
@@ -80,7 +81,7 @@ def test_operation_equals_torchvision(kind, sign, channels):
 
 
 def randaugment(images, draws, magnitude):
-    operations = Operations(torch.arange(len(images)))
+    operations = Operations(np.arange(len(images)))
     plan_randaugment(operations, draws, magnitude)
     return operations.run(images)
 
@@ -91,8 +92,8 @@ def test_each_image_gets_its_own_operations_in_turn():
     expected = []
     for image, kinds, signs in zip(images, *draws, strict=True):
         one = image[None].clone()
-        for kind, sign in zip(kinds, signs, strict=True):
-            operate_(one, sign[None] * (9 / 30), KINDS[kind])
+        for kind, sign in zip(kinds, signs.tolist(), strict=True):
+            operate_(one, torch.tensor([sign * 9 / 30]), KINDS[kind])
         expected.append(one[0])
     kept = images.clone()
     got = randaugment(images, draws, 9)
@@ -102,13 +103,13 @@ def test_each_image_gets_its_own_operations_in_turn():
 
 def test_identity_for_all_changes_nothing():
     images = pictures(3) / 255
-    none = torch.zeros(11, 2, dtype=torch.long)
+    none = np.zeros((11, 2), np.int64)
     assert randaugment(images, Draws(none, none + 1), 30).equal(images)
 
 
 def test_operations_and_signs_are_equally_likely():
     kinds, signs = draw_randaugment(14_000, 2, generator())
-    counts = kinds.flatten().bincount(minlength=14)
+    counts = np.bincount(kinds.flatten(), minlength=14)
     assert counts.min() > 1780 and counts.max() < 2220  # 2,000 +- 5 deviations
-    assert (signs == 1).float().mean().item() == pytest.approx(0.5, abs=0.015)
-    assert signs.abs().eq(1).all()
+    assert (signs == 1).mean() == pytest.approx(0.5, abs=0.015)
+    assert (abs(signs) == 1).all()

@@ -18,7 +18,7 @@ PROTOCOLS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def two_styles(tmp_path_factory):
     """Digits in two styles, black on white and white on black, together and alone."""
     folder = tmp_path_factory.mktemp("styles")
     for split, count in (("train", 240), ("test", 90)):
@@ -38,13 +38,13 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
+def evaluate(two_styles, tmp_path):
     def run(name, protocol, *more, parts=("", "")):
         train, test = (
-            world / f"{split}{part}.npz"
+            two_styles / f"{split}{part}.npz"
             for split, part in zip(("train", "test"), parts, strict=True)
         )
-        words = (world / "g.st", "--data", train, "--test-data", test, *more)
+        words = (two_styles / "g.st", "--data", train, "--test-data", test, *more)
         output = tmp_path / f"{name}.json"
         return furlkit("evaluate", protocol, *words, "-o", output), output
 
@@ -117,21 +117,21 @@ def test_one_domain_is_compared_by_its_name(run, evaluate):
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_data_without_the_same_domains_is_refused(world, refused, tmp_path, more):
-    model, output = world / "g.st", tmp_path / "x.json"
-    both = world / "train.npz"
+def test_data_without_the_same_domains_is_refused(two_styles, refused, tmp_path, more):
+    model, output = two_styles / "g.st", tmp_path / "x.json"
+    both = two_styles / "train.npz"
     # A domain of one file alone is called 0 or 1.
-    for test, word in ((world / "test0.npz", "domain"), ("digits", "no domains")):
+    for test, word in ((two_styles / "test0.npz", "domain"), ("digits", "no domains")):
         data = ("--data", both, "--test-data", test, "--by-domain", *more)
         words = ("evaluate", "knn", model, *data, "-o", output)
         refused(tmp_path, 65, [test, word], *words)
 
 
-def test_domains_of_the_same_name_are_not_told_apart(world, refused, tmp_path):
-    with np.load(world / "train.npz") as arrays:
+def test_domains_of_the_same_name_are_not_told_apart(two_styles, refused, tmp_path):
+    with np.load(two_styles / "train.npz") as arrays:
         np.savez(tmp_path / "t.npz", **{**arrays, "domain_names": ["ink", "ink"]})
     data = ("--data", tmp_path / "t.npz", "--test-data", tmp_path / "t.npz")
-    words = ("evaluate", "knn", world / "g.st", *data, "--by-domain")
+    words = ("evaluate", "knn", two_styles / "g.st", *data, "--by-domain")
     refused(
         tmp_path, 65, [tmp_path / "t.npz", "ink"], *words, "-o", tmp_path / "x.json"
     )

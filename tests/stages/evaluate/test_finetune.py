@@ -8,8 +8,8 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.partition import read_partition
 from furlkit.randomness import derive, numpy_generator
-from furlkit.stages.evaluate import finetune as evaluate_finetune
 from furlkit.stages.evaluate.finetune import choose
+from furlkit.stages.evaluate.work import finetune as evaluate_finetune
 from tests.helpers import furlkit, round_0
 
 DIGITS = Source("digits").images()
@@ -19,18 +19,18 @@ PLAIN = ("--flip", 0, "--crop-scale", "1,1", "--crop-ratio", "1,1")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def divided_digits(tmp_path_factory):
     """Partitions of digits for three clients and for one, and a model."""
     net = ("--width", 0.02, "--projector", "8,4")
-    folder = round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), net)
+    folder = round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
     one = ("--data", "digits", "--clients", 1)
     assert furlkit("partition", *one, "-o", folder / "p1.st") == 0
     return folder
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
-    def run(name, protocol, *more, model=world / "g.st", data="digits"):
+def evaluate(divided_digits, tmp_path):
+    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
         output = tmp_path / f"{name}.json"
         more = ("--data", data, *FAST, *more, "-q", "-o", output)
         return furlkit("evaluate", protocol, model, *more), output
@@ -42,8 +42,8 @@ def central(fraction, *more):
     return ("semi", "--mode", "central", "--fraction", fraction, *more)
 
 
-def federated(world, fraction, *more, partition="p.st"):
-    part = ("--partition", world / partition)
+def federated(divided_digits, fraction, *more, partition="p.st"):
+    part = ("--partition", divided_digits / partition)
     return ("semi", *part, "--fraction", fraction, *more)
 
 
@@ -52,9 +52,9 @@ def learnt(document):
     return [document[key] for key in ("confusion", "train_loss", "accuracy")]
 
 
-def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
+def test_the_document_says_what_was_done_to_what(divided_digits, evaluate, capsys):
     more = ("--rounds", 2, "--epochs", 1, "--seed", 3)
-    code, path = evaluate("semi", *federated(world, 0.1, *more))
+    code, path = evaluate("semi", *federated(divided_digits, 0.1, *more))
     assert code == 0
     found = json.loads(path.read_text())
     assert found["protocol"] == "semi" and found["mode"] == "federated"
@@ -67,9 +67,14 @@ def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
     assert confusion.shape == (10, 10) and confusion.sum() == 359
     assert found["accuracy"] == pytest.approx(np.trace(confusion) / 359)
     assert found["options"]["lr"] == 0.01 and found["options"]["hidden"] == 16
-    assert found["checkpoint"]["content"] == read_checkpoint(world / "g.st").content
+    assert (
+        found["checkpoint"]["content"]
+        == read_checkpoint(divided_digits / "g.st").content
+    )
     assert found["checkpoint"]["facts"]["round"] == 0
-    assert found["inputs"]["partition"] == read_partition(world / "p.st").content
+    assert (
+        found["inputs"]["partition"] == read_partition(divided_digits / "p.st").content
+    )
     line = f"accuracy {100 * found['accuracy']:.2f}% on 359 images, "
     out = capsys.readouterr().out
     assert out == f"{path}: semi {line}global model of round 0\n"
@@ -82,9 +87,9 @@ def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
 
 
 @pytest.mark.parametrize("how", ["semi", "finetune", "transfer"])
-def test_repeats_are_trainings_with_seeds_of_their_own(world, score, how):
+def test_repeats_are_trainings_with_seeds_of_their_own(divided_digits, score, how):
     """The first is what a single training is, the second that of a derived seed."""
-    part = ("--partition", world / "p.st", "--rounds", 1, "--epochs", 2)
+    part = ("--partition", divided_digits / "p.st", "--rounds", 1, "--epochs", 2)
     words = {
         "semi": central(0.1, "--epochs", 2),
         "finetune": ("finetune", *part, "--fraction", 0.1),
@@ -131,8 +136,8 @@ def test_the_rates_of_head_and_milestones_are_recorded_where_they_are_given(scor
     assert slower["options"]["milestone-factor"] == 0.2
 
 
-def test_labels_are_worth_something(world, score):
-    part = ("--partition", world / "p.st", "--rounds", 3, "--epochs", 3)
+def test_labels_are_worth_something(divided_digits, score):
+    part = ("--partition", divided_digits / "p.st", "--rounds", 3, "--epochs", 3)
     rounds = score("fed", "finetune", *PLAIN, *part)
     everything = score("all", *central(1, *PLAIN, "--epochs", 6))
     few = score("few", *central(0.01, *PLAIN, "--epochs", 6))
@@ -141,16 +146,16 @@ def test_labels_are_worth_something(world, score):
     assert few["accuracy"] < everything["accuracy"] - 0.2
 
 
-def test_one_client_and_one_round_is_central(world, score):
+def test_one_client_and_one_round_is_central(divided_digits, score):
     """The same labels, the same draws, and an average of one model."""
     one = score("c", *central(0.2, "--epochs", 3))
     more = ("--rounds", 1, "--epochs", 3)
-    other = score("f", *federated(world, 0.2, *more, partition="p1.st"))
+    other = score("f", *federated(divided_digits, 0.2, *more, partition="p1.st"))
     assert learnt(one) == learnt(other)
 
 
-def test_central_with_a_partition_has_the_labels_of_its_clients(world, score):
-    part = ("--partition", world / "p.st", "--epochs", 1)
+def test_central_with_a_partition_has_the_labels_of_its_clients(divided_digits, score):
+    part = ("--partition", divided_digits / "p.st", "--epochs", 1)
     found = score("c", *central(0.1, *part))
     assert found["labelled"] == {"0": 48, "1": 48, "2": 48}
     assert found["train_examples"] == 144 and found["rounds"] == 1
@@ -158,8 +163,10 @@ def test_central_with_a_partition_has_the_labels_of_its_clients(world, score):
 
 
 @pytest.mark.parametrize("mode", ["central", "federated"])
-def test_other_labels_than_those_chosen_do_not_matter(world, score, tmp_path, mode):
-    partition = read_partition(world / "p.st")
+def test_other_labels_than_those_chosen_do_not_matter(
+    divided_digits, score, tmp_path, mode
+):
+    partition = read_partition(divided_digits / "p.st")
     held = [np.arange(1438)]
     if mode == "federated":
         held = [partition.of(client) for client in range(3)]
@@ -187,11 +194,11 @@ def test_other_labels_than_those_chosen_do_not_matter(world, score, tmp_path, mo
 
 
 @pytest.mark.parametrize("protocol", ["semi", "transfer"])
-def test_same_command_same_bytes(world, evaluate, protocol):
+def test_same_command_same_bytes(divided_digits, evaluate, protocol):
     words = ("transfer", "--epochs", 1, "--image-size", 12)
     if protocol == "semi":
         words = federated(
-            world, 0.1, "--rounds", 2, "--epochs", 1, "--choice", "stratified"
+            divided_digits, 0.1, "--rounds", 2, "--epochs", 1, "--choice", "stratified"
         )
     paths = [evaluate(name, *words)[1] for name in "ab"]
     assert paths[0].read_bytes() == paths[1].read_bytes()
@@ -200,17 +207,19 @@ def test_same_command_same_bytes(world, evaluate, protocol):
     assert learnt(one) != learnt(another)
 
 
-def test_new_weights_have_nothing_of_the_model(world, score, tmp_path, capsys):
+def test_new_weights_have_nothing_of_the_model(divided_digits, score, tmp_path, capsys):
     other = tmp_path / "other.st"
     net = ("--data", "digits", "--width", 0.02, "--seed", 9)
     assert furlkit("init", *net, "-o", other) == 0
     words = central(0.2, "--epochs", 1, "--random-init")
-    found = [score(m.stem, *words, model=m) for m in (world / "g.st", other)]
+    found = [score(m.stem, *words, model=m) for m in (divided_digits / "g.st", other)]
     assert learnt(found[0]) == learnt(found[1])
     assert "new weights in place of the global model of" in capsys.readouterr().out
     assert found[0]["random_init"] is True
     assert learnt(found[0]) != learnt(score("again", *words, "--seed", 1))
-    kept = [score(m.stem, *words[:-1], model=m) for m in (world / "g.st", other)]
+    kept = [
+        score(m.stem, *words[:-1], model=m) for m in (divided_digits / "g.st", other)
+    ]
     assert learnt(kept[0]) != learnt(kept[1])
     assert learnt(kept[0]) != learnt(found[0])
 

@@ -12,15 +12,15 @@ DIGITS = Source("digits").images()
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def divided_digits(tmp_path_factory):
     """A partition of digits for three clients, and a model."""
     net = ("--width", 0.02, "--projector", "8,4")
-    return round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), net)
+    return round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
-    def run(name, protocol, *more, model=world / "g.st", data="digits"):
+def evaluate(divided_digits, tmp_path):
+    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
         output = tmp_path / f"{name}.json"
         more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
         return furlkit("evaluate", protocol, model, *more), output
@@ -28,8 +28,15 @@ def evaluate(world, tmp_path):
     return run
 
 
-def federated(world, fraction, *more):
-    return ("semi", "--partition", world / "p.st", "--fraction", fraction, *more)
+def federated(divided_digits, fraction, *more):
+    return (
+        "semi",
+        "--partition",
+        divided_digits / "p.st",
+        "--fraction",
+        fraction,
+        *more,
+    )
 
 
 def score(outcome):
@@ -39,10 +46,10 @@ def score(outcome):
     return json.loads(output.read_text())
 
 
-def test_a_dry_run_writes_nothing(world, evaluate, tmp_path, capsys):
-    part = ("--partition", world / "p.st")
+def test_a_dry_run_writes_nothing(divided_digits, evaluate, tmp_path, capsys):
+    part = ("--partition", divided_digits / "p.st")
     for words, said in (
-        (federated(world, 0.01), "after 20 x 5 epochs on 15 labelled images in 3 clients"),
+        (federated(divided_digits, 0.01), "after 20 x 5 epochs on 15 labelled images in 3 clients"),
         (("semi", "--mode", "central", "--fraction", 0.01), "after 1 x 100 epochs on 14 labelled images in one place"),
         (("finetune", *part), "after 20 x 5 epochs on 1,438 labelled"),
         (("transfer",), "after 1 x 100 epochs on 1,438 labelled"),
@@ -52,9 +59,9 @@ def test_a_dry_run_writes_nothing(world, evaluate, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def partition_by_hand(world, path, parts):
+def partition_by_hand(divided_digits, path, parts):
     """Write a partition of digits whose parts are given."""
-    facts = read_partition(world / "p.st").facts
+    facts = read_partition(divided_digits / "p.st").facts
     facts = type(facts)("by hand", len(parts), facts.dataset, facts.class_names)
     histogram = np.zeros((len(parts), 10))
     public = np.empty(0, np.int64)
@@ -62,11 +69,13 @@ def partition_by_hand(world, path, parts):
     return path
 
 
-def test_clients_that_cannot_train_are_left_out(world, evaluate, tmp_path, capsys):
+def test_clients_that_cannot_train_are_left_out(
+    divided_digits, evaluate, tmp_path, capsys
+):
     two = [np.arange(30), np.arange(30, 60)]
-    full = partition_by_hand(world, tmp_path / "full.st", two)
+    full = partition_by_hand(divided_digits, tmp_path / "full.st", two)
     gaps = [two[0], np.empty(0, np.int64), np.array([70]), two[1]]
-    holed = partition_by_hand(world, tmp_path / "holed.st", gaps)
+    holed = partition_by_hand(divided_digits, tmp_path / "holed.st", gaps)
     short = ("--rounds", 1, "--epochs", 1)
     found = score(evaluate("h", "finetune", "--partition", holed, *short))
     assert found["labelled"] == {"0": 30, "1": 0, "2": 0, "3": 30}
@@ -79,7 +88,7 @@ def test_clients_that_cannot_train_are_left_out(world, evaluate, tmp_path, capsy
         == 60
     )
     none = partition_by_hand(
-        world, tmp_path / "none.st", [np.array([3]), np.array([4])]
+        divided_digits, tmp_path / "none.st", [np.array([3]), np.array([4])]
     )
     assert evaluate("n", "finetune", "--partition", none)[0] == 65
     assert f"{none}: has too few images" in capsys.readouterr().err
@@ -109,9 +118,9 @@ def test_clients_that_cannot_train_are_left_out(world, evaluate, tmp_path, capsy
         ("transfer --data {colour}", 2, "test split"),
     ],
 )  # fmt: skip
-def test_wrong_input(world, evaluate, tmp_path, capsys, words, code, said):
+def test_wrong_input(divided_digits, evaluate, tmp_path, capsys, words, code, said):
     places = {
-        "bare": world / "g.st", "other": tmp_path / "other.st",
+        "bare": divided_digits / "g.st", "other": tmp_path / "other.st",
         "bare_data": tmp_path / "bare.npz", "colour": tmp_path / "colour.npz",
     }  # fmt: skip
     np.savez(places["bare_data"], images=DIGITS.images)
@@ -129,14 +138,16 @@ def test_wrong_input(world, evaluate, tmp_path, capsys, words, code, said):
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_model_that_cannot_be_loaded(world, evaluate, forge, tmp_path, capsys):
+def test_a_model_that_cannot_be_loaded(
+    divided_digits, evaluate, forge, tmp_path, capsys
+):
     model = tmp_path / "broken.st"
-    model.write_bytes((world / "g.st").read_bytes())
+    model.write_bytes((divided_digits / "g.st").read_bytes())
     forge(model, tensors={"encoder.bn1.running_mean": None})
     assert evaluate("x", "transfer", model=model)[0] == 65
     err = capsys.readouterr().err
     assert f"{model}: " in err and "BatchNorm" in err
-    assert evaluate("x", "transfer", model=world / "p.st")[0] == 65
+    assert evaluate("x", "transfer", model=divided_digits / "p.st")[0] == 65
     assert "p.st: is a partition" in capsys.readouterr().err
     # Its architecture is all that new weights need.
     assert (
@@ -144,13 +155,15 @@ def test_a_model_that_cannot_be_loaded(world, evaluate, forge, tmp_path, capsys)
     )
 
 
-def test_an_input_is_never_written_over(world, capsys):
-    before = (world / "p.st").read_bytes()
-    words = federated(world, 0.1)
-    more = ("--data", "digits", "-o", world / "p.st")
-    assert furlkit("evaluate", words[0], world / "g.st", *words[1:], *more) == 2
-    assert f"-o {world / 'p.st'}" in capsys.readouterr().err
-    assert (world / "p.st").read_bytes() == before
+def test_an_input_is_never_written_over(divided_digits, capsys):
+    before = (divided_digits / "p.st").read_bytes()
+    words = federated(divided_digits, 0.1)
+    more = ("--data", "digits", "-o", divided_digits / "p.st")
+    assert (
+        furlkit("evaluate", words[0], divided_digits / "g.st", *words[1:], *more) == 2
+    )
+    assert f"-o {divided_digits / 'p.st'}" in capsys.readouterr().err
+    assert (divided_digits / "p.st").read_bytes() == before
 
 
 def test_classes_that_only_the_test_images_have(evaluate, tmp_path):

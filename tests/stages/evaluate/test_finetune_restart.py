@@ -7,7 +7,7 @@ import time
 import pytest
 
 from furlkit.files.progress import ProgressFile
-from furlkit.stages.evaluate import finetune
+from furlkit.stages.evaluate.work import finetune
 from tests.helpers import (
     Killed,
     epochs,
@@ -25,15 +25,15 @@ STEPS = EPOCHS * 6
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def divided_digits(tmp_path_factory):
     """A partition of digits for three clients, and a model."""
     net = ("--width", 0.02, "--projector", "8,4")
-    return round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), net)
+    return round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
-    def run(name, protocol, *more, model=world / "g.st", data="digits"):
+def evaluate(divided_digits, tmp_path):
+    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
         output = tmp_path / f"{name}.json"
         more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
         return furlkit("evaluate", protocol, model, *more), output
@@ -41,31 +41,41 @@ def evaluate(world, tmp_path):
     return run
 
 
-def federated(world, fraction, *more):
-    return ("semi", "--partition", world / "p.st", "--fraction", fraction, *more)
+def federated(divided_digits, fraction, *more):
+    return (
+        "semi",
+        "--partition",
+        divided_digits / "p.st",
+        "--fraction",
+        fraction,
+        *more,
+    )
 
 
-def long_command(world, output, every):
-    words = ["evaluate", *federated(world, 0.2, "--rounds", ROUNDS, "--epochs", 2)]
-    words[2:2] = [world / "g.st"]
+def long_command(divided_digits, output, every):
+    words = [
+        "evaluate",
+        *federated(divided_digits, 0.2, "--rounds", ROUNDS, "--epochs", 2),
+    ]
+    words[2:2] = [divided_digits / "g.st"]
     words += ["--data", "digits", "--batch-size", 16, "--hidden", 8]
     words += ["--save-every", every, "-q", "-o", output]
     return [str(word) for word in words]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(world):
-    path = world / "long.json"
-    assert furlkit(*long_command(world, path, 1000)) == 0
+def undisturbed(divided_digits):
+    path = divided_digits / "long.json"
+    assert furlkit(*long_command(divided_digits, path, 1000)) == 0
     assert len(epochs(path)) == EPOCHS
     return path.read_bytes()
 
 
 def test_killed_at_several_moments_it_ends_with_the_same_bytes(
-    world, start, undisturbed, tmp_path
+    divided_digits, start, undisturbed, tmp_path
 ):
     output = tmp_path / "long.json"
-    words = long_command(world, output, 0)
+    words = long_command(divided_digits, output, 0)
     for step in (1, 14, 30, 47):
         process = start(words)
         while process.is_alive() and step_of(output) < step:
@@ -82,9 +92,11 @@ def test_killed_at_several_moments_it_ends_with_the_same_bytes(
     assert len(epochs(output)) == EPOCHS
 
 
-def test_sigterm_saves_and_the_next_start_goes_on(world, start, undisturbed, tmp_path):
+def test_sigterm_saves_and_the_next_start_goes_on(
+    divided_digits, start, undisturbed, tmp_path
+):
     output = tmp_path / "long.json"
-    words = long_command(world, output, 1000)
+    words = long_command(divided_digits, output, 1000)
     process = start(words)
     while process.is_alive() and len(epochs(output)) < 3:
         time.sleep(0.002)
@@ -96,11 +108,29 @@ def test_sigterm_saves_and_the_next_start_goes_on(world, start, undisturbed, tmp
     assert output.read_bytes() == undisturbed and not progress_of(output).exists()
 
 
-def test_killed_at_every_save_between_and_within_repeats(world, tmp_path, until_done):
+def test_killed_at_every_save_between_and_within_repeats(
+    divided_digits, tmp_path, until_done
+):
     """Three clients train in each of two repeats."""
-    words = ["evaluate", "semi", world / "g.st", "--data", "digits", "--hidden", 8]
+    words = [
+        "evaluate",
+        "semi",
+        divided_digits / "g.st",
+        "--data",
+        "digits",
+        "--hidden",
+        8,
+    ]
     words += ["--fraction", 0.05, "--rounds", 1, "--epochs", 1, "--batch-size", 12]
-    words += ["--partition", world / "p.st", "--repeats", 2, "-q", "--save-every", 0]
+    words += [
+        "--partition",
+        divided_digits / "p.st",
+        "--repeats",
+        2,
+        "-q",
+        "--save-every",
+        0,
+    ]
     calm, output = tmp_path / "calm.json", tmp_path / "long.json"
     assert furlkit(*words, "-o", calm) == 0
     deaths = until_done(ProgressFile, "save", *words, "-o", output)
@@ -113,9 +143,17 @@ def test_killed_at_every_save_between_and_within_repeats(world, tmp_path, until_
 
 
 def test_a_kill_after_the_first_repeat_does_not_train_it_again(
-    world, tmp_path, monkeypatch
+    divided_digits, tmp_path, monkeypatch
 ):
-    words = ["evaluate", "semi", world / "g.st", "--data", "digits", "--hidden", 8]
+    words = [
+        "evaluate",
+        "semi",
+        divided_digits / "g.st",
+        "--data",
+        "digits",
+        "--hidden",
+        8,
+    ]
     words += ["--mode", "central", "--fraction", 0.1, "--epochs", 2, "--batch-size", 16]
     words += ["--repeats", 2, "-q", "--save-every", 0]
     calm, output = tmp_path / "calm.json", tmp_path / "long.json"
@@ -135,15 +173,19 @@ def test_a_kill_after_the_first_repeat_does_not_train_it_again(
     assert len(made) <= 1 and output.read_bytes() == calm.read_bytes()
 
 
-def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, capsys):
-    words = federated(world, 0.1, "--rounds", 2, "--epochs", 1, "--save-every", 0)
+def test_progress_of_another_command_is_started_over(
+    divided_digits, evaluate, tmp_path, capsys
+):
+    words = federated(
+        divided_digits, 0.1, "--rounds", 2, "--epochs", 1, "--save-every", 0
+    )
     expected = evaluate("a", *words)[1].read_bytes()
 
     def killed(*_):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
+        patch.setattr("furlkit.inputs.documents.write_metrics", killed)
         assert evaluate("b", *words, "--seed", 1)[0] == 130
     assert (tmp_path / "b.json.progress").exists()
     capsys.readouterr()
@@ -151,7 +193,7 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
     assert code == 0 and path.read_bytes() == expected
     assert "b.json.progress: " in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
+        patch.setattr("furlkit.inputs.documents.write_metrics", killed)
         assert evaluate("a", *words, "--force")[0] == 130
     code, path = evaluate("a", *words, "--force")
     assert code == 0 and path.read_bytes() == expected

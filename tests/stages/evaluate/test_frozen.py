@@ -18,9 +18,9 @@ SPLITS = ("train", "test")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def scored_models(tmp_path_factory):
     """A client's model, and a global one whose BatchNorm stayed with the clients."""
-    folder = round_0(tmp_path_factory.mktemp("world"))
+    folder = round_0(tmp_path_factory.mktemp("scored_models"))
     fast = ("--data", "digits", "--epochs", 1, "--client", 0, "--seed", 5)
     client = folder / "c.st"
     start = (folder / "p.st", folder / "g.st")
@@ -30,8 +30,8 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
-    def run(name, protocol, *more, model=world / "c.st"):
+def evaluate(scored_models, tmp_path):
+    def run(name, protocol, *more, model=scored_models / "c.st"):
         output = tmp_path / f"{name}.json"
         more = (*([model] if model else []), "--data", "digits", *more)
         return furlkit("evaluate", protocol, *more, "-o", output), output
@@ -40,7 +40,9 @@ def evaluate(world, tmp_path):
 
 
 @pytest.mark.parametrize("protocol", [("linear", "--epochs", 3), ("knn", "--k", 20)])
-def test_a_score_says_what_was_scored_and_how(world, evaluate, protocol, capsys):
+def test_a_score_says_what_was_scored_and_how(
+    scored_models, evaluate, protocol, capsys
+):
     seed = ("--seed", 2) if protocol[0] == "linear" else ()
     code, path = evaluate("score", *protocol, *seed)
     assert code == 0
@@ -56,7 +58,7 @@ def test_a_score_says_what_was_scored_and_how(world, evaluate, protocol, capsys)
     assert found["class_names"] == list("0123456789")
     assert found["seed"] == (2 if seed else None)
     assert found["options"][protocol[1][2:]] == protocol[2]
-    model = read_checkpoint(world / "c.st")
+    model = read_checkpoint(scored_models / "c.st")
     assert found["checkpoint"]["content"] == model.content
     assert found["checkpoint"]["seed"] == 5
     facts = found["checkpoint"]["facts"]
@@ -95,9 +97,13 @@ def test_the_first_of_several_probes_is_a_single_one(score):
     assert not {"probes", "accuracy_std"} & one.keys()
 
 
-def test_a_single_probe_draws_from_the_seed_as_it_always_did(world, score, tmp_path):
+def test_a_single_probe_draws_from_the_seed_as_it_always_did(
+    scored_models, score, tmp_path
+):
     """So that numbers of earlier versions can be compared."""
-    (h, labels), (test, truth) = (features(world / "c.st", s, tmp_path) for s in SPLITS)
+    (h, labels), (test, truth) = (
+        features(scored_models / "c.st", s, tmp_path) for s in SPLITS
+    )
     generator = torch_generator(3, "evaluate", "linear")
     (head,) = fit_linear(h, labels, 10, LinearSettings(epochs=4), [generator])
     expected = (predict_linear(test, *head) == truth).double().mean().item()
@@ -105,14 +111,18 @@ def test_a_single_probe_draws_from_the_seed_as_it_always_did(world, score, tmp_p
     assert found["accuracy"] == pytest.approx(expected)
 
 
-def test_lbfgs_scores_what_it_chose_and_has_no_randomness(world, score, tmp_path):
+def test_lbfgs_scores_what_it_chose_and_has_no_randomness(
+    scored_models, score, tmp_path
+):
     one, other = (
         score(f"l{s}", "linear", "--solver", "lbfgs", "--seed", s) for s in (0, 1)
     )
     assert one.pop("content") != other.pop("content")
     assert {**one, "seed": 1} == other
     assert not {"probes", "accuracy_std"} & one.keys()
-    (h, labels), (test, truth) = (features(world / "c.st", s, tmp_path) for s in SPLITS)
+    (h, labels), (test, truth) = (
+        features(scored_models / "c.st", s, tmp_path) for s in SPLITS
+    )
     fit, facts = choose_logistic(h, labels, 10)
     assert one["accuracy"] == accuracy(fit.predict(test), truth)
     assert {key: one[key] for key in facts} == facts
@@ -131,8 +141,10 @@ def test_lbfgs_scores_what_it_chose_and_has_no_randomness(world, score, tmp_path
         (("--probes", 0), "--probes"),
     ],
 )
-def test_options_that_do_not_apply_are_refused(world, refused, tmp_path, more, word):
-    command = ("evaluate", "linear", world / "c.st", "--data", "digits", *more)
+def test_options_that_do_not_apply_are_refused(
+    scored_models, refused, tmp_path, more, word
+):
+    command = ("evaluate", "linear", scored_models / "c.st", "--data", "digits", *more)
     refused(tmp_path, 2, [word], *command, "-o", tmp_path / "x.json")
 
 
@@ -204,8 +216,10 @@ def test_an_untrained_network_that_cannot_be_built(refused, tmp_path):
     refused(tmp_path, 2, ["--stem"], *words, "--stem", "small")
 
 
-def test_knn_scores_the_features_that_embed_writes(world, evaluate, tmp_path):
-    train, (test, truth) = (features(world / "c.st", s, tmp_path) for s in SPLITS)
+def test_knn_scores_the_features_that_embed_writes(scored_models, evaluate, tmp_path):
+    train, (test, truth) = (
+        features(scored_models / "c.st", s, tmp_path) for s in SPLITS
+    )
     predicted = predict_knn(*train, test, 10, 5, 0.2)
     expected = (predicted == truth).double().mean().item()
     _, path = evaluate("knn", "knn", "--k", 5, "--temperature", 0.2)
@@ -257,11 +271,11 @@ def test_a_dry_run_writes_nothing(evaluate, tmp_path, capsys):
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_a_model_whose_batchnorm_stayed_with_the_clients(
-    world, evaluate, tmp_path, capsys, more
+    scored_models, evaluate, tmp_path, capsys, more
 ):
-    assert evaluate("x", "knn", *more, model=world / "keep.st")[0] == 65
+    assert evaluate("x", "knn", *more, model=scored_models / "keep.st")[0] == 65
     err = capsys.readouterr().err
-    assert f"{world / 'keep.st'}: " in err and "BatchNorm" in err
+    assert f"{scored_models / 'keep.st'}: " in err and "BatchNorm" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,8 +11,8 @@ from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    folder = round_0(tmp_path_factory.mktemp("world"), ("--clients", 3))
+def neighbour_files(tmp_path_factory):
+    folder = round_0(tmp_path_factory.mktemp("neighbour_files"), ("--clients", 3))
     for client in (0, 1):
         words = ("neighbours", folder / "g.st", "--data", "digits", "--nearest", 3)
         part = ("--partition", folder / "p.st", "--part", client)
@@ -21,9 +21,14 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def measure(world, run, tmp_path):
+def measure(neighbour_files, run, tmp_path):
     def call(*files, data="digits", more=()):
-        words = ("evaluate", "neighbours", *(world / file for file in files), *more)
+        words = (
+            "evaluate",
+            "neighbours",
+            *(neighbour_files / file for file in files),
+            *more,
+        )
         return run(*words, "--data", data, "-o", tmp_path / "near.json")
 
     return call
@@ -40,11 +45,11 @@ def counted_by_hand(found):
 
 
 def test_a_share_is_of_all_images_of_each_file_and_of_each_rank(
-    world, measure, tmp_path
+    neighbour_files, measure, tmp_path
 ):
     assert measure("n0.st", "n1.st").code == 0
     found = json.loads((tmp_path / "near.json").read_text())
-    files = [read_neighbours(world / f"n{k}.st") for k in (0, 1)]
+    files = [read_neighbours(neighbour_files / f"n{k}.st") for k in (0, 1)]
     for part, file in zip(found["parts"], files, strict=True):
         ranks = counted_by_hand(file)
         assert part["ranks"] == pytest.approx(ranks)
@@ -75,7 +80,7 @@ def test_a_dry_run_writes_nothing(measure, tmp_path):
 
 
 def test_images_without_labels_and_files_of_other_images_are_refused(
-    measure, tmp_path, world
+    measure, tmp_path, neighbour_files
 ):
     for name, more in (("plain", ["--no-labels"]), ("test", ["--split", "test"])):
         packed = tmp_path / f"{name}.safetensors"

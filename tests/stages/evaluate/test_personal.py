@@ -9,7 +9,7 @@ import pytest
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
-from furlkit.stages.evaluate import personal
+from furlkit.stages.evaluate.work import personal
 from tests.helpers import furlkit, save_digits
 
 FAST = ("--epochs", 1, "--batch-size", 20, "-q")
@@ -25,7 +25,7 @@ METHODS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def three_clients(tmp_path_factory):
     """Digits: 180 to train on, of three clients, and 60 to test on."""
     folder = tmp_path_factory.mktemp("personal")
     save_digits(folder, 180, 60)
@@ -38,20 +38,26 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def method(world):
+def method(three_clients):
     """Two rounds of a method; gives the folder."""
     done = {}
 
     def run(name, clients="0-2"):
         if (name, clients) in done:
             return done[name, clients]
-        folder = done[name, clients] = world / f"{name}{clients}"
+        folder = done[name, clients] = three_clients / f"{name}{clients}"
         for number in (1, 2):
-            model = folder / f"g{number - 1}" if number == 2 else world / "g0"
+            model = folder / f"g{number - 1}" if number == 2 else three_clients / "g0"
             kept = ("--private-out", folder / f"k{number}_{{client}}")
             if number == 2:
                 kept += ("--private", folder / "k1_{client}")
-            words = (world / "p", model, "--data", world / "d.npz", *FAST)
+            words = (
+                three_clients / "p",
+                model,
+                "--data",
+                three_clients / "d.npz",
+                *FAST,
+            )
             out = ("--client", clients, "-o", folder / f"c{number}_{{client}}")
             assert furlkit("local-train", *words, *METHODS[name], *kept, *out) == 0
             uploads = sorted(folder.glob(f"c{number}_?"))
@@ -64,11 +70,16 @@ def method(world):
 
 
 @pytest.fixture
-def evaluate(world, tmp_path):
+def evaluate(three_clients, tmp_path):
     def run(name, model, *private, more=(), partition="p"):
         output = tmp_path / f"{name}.json"
-        data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
-        words = (world / partition, model, *private, *data, *HEAD, *more)
+        data = (
+            "--data",
+            three_clients / "d.npz",
+            "--test-data",
+            three_clients / "t.npz",
+        )
+        words = (three_clients / partition, model, *private, *data, *HEAD, *more)
         return furlkit("evaluate", "personal", *words, "-q", "-o", output), output
 
     return run
@@ -82,7 +93,7 @@ def privates(folder):
     return sorted(folder.glob("k2_?"))
 
 
-def test_a_score_says_whose_it_is_and_of_what(score, method, world):
+def test_a_score_says_whose_it_is_and_of_what(score, method, three_clients):
     folder = method("ditto")
     found = score("x", folder / "g2", *privates(folder), more=("--seed", 3))
     assert found["protocol"] == "personal" and found["seed"] == 3
@@ -99,18 +110,20 @@ def test_a_score_says_whose_it_is_and_of_what(score, method, world):
         assert (client["train_examples"], client["test_examples"]) == (60, 60)
     contents = [Container(path).header.content for path in privates(folder)]
     assert found["private"] == dict(zip("012", contents, strict=True))
-    assert found["data"]["partition"] == Container(world / "p").header.content
+    assert found["data"]["partition"] == Container(three_clients / "p").header.content
     facts = found["checkpoint"]["facts"]
     assert (facts["role"], facts["round"]) == ("global", 2)
 
 
 def test_a_single_client_with_the_global_model_is_evaluate_linear(
-    score, method, world, tmp_path, forge
+    score, method, three_clients, tmp_path, forge
 ):
     model, output = method("fedavg") / "g2", tmp_path / "linear.json"
-    data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
+    data = ("--data", three_clients / "d.npz", "--test-data", three_clients / "t.npz")
     assert furlkit("evaluate", "linear", model, *data, *HEAD, "-o", output) == 0
-    forge(world / "one", {"indices": np.arange(180)})  # In the order of the dataset.
+    forge(
+        three_clients / "one", {"indices": np.arange(180)}
+    )  # In the order of the dataset.
     linear, own = json.loads(output.read_text()), score("x", model, partition="one")
     assert own["probes"] == linear["probes"] and len(own["clients"]) == 1
     assert own["accuracy"] == pytest.approx(linear["accuracy"])
@@ -122,18 +135,18 @@ def test_all_names_every_client(score, method):
     assert found["clients"] == score("usual", model)["clients"]
 
 
-def test_images_of_others_do_not_count(score, method, world, tmp_path, forge):
+def test_images_of_others_do_not_count(score, method, three_clients, tmp_path, forge):
     """A client's score is the same where the labels of all others are wrong."""
     model = method("fedavg") / "g2"
     found = score("x", model, more=("--client", 1))
-    digits, mine = np.load(world / "d.npz"), read_part(world / "p", 1)
+    digits, mine = np.load(three_clients / "d.npz"), read_part(three_clients / "p", 1)
     labels = (digits["labels"] + 1) % 10
     labels[mine] = digits["labels"][mine]
     np.savez(tmp_path / "d.npz", images=digits["images"], labels=labels)
     partition = forge(
-        shutil.copy(world / "p", tmp_path / "p"), facts=fingerprint(tmp_path)
+        shutil.copy(three_clients / "p", tmp_path / "p"), facts=fingerprint(tmp_path)
     )
-    data = ("--data", tmp_path / "d.npz", "--test-data", world / "t.npz")
+    data = ("--data", tmp_path / "d.npz", "--test-data", three_clients / "t.npz")
     words = ("evaluate", "personal", partition, model, *data, *HEAD, "--client", 1)
     assert furlkit(*words, "-q", "-o", tmp_path / "y.json") == 0
     other = json.loads((tmp_path / "y.json").read_text())
@@ -240,9 +253,15 @@ def test_the_order_of_files_does_not_matter_and_twice_is_once(evaluate, method, 
     assert json.loads(output.read_text())["seed"] == 1
 
 
-def test_lbfgs_and_a_preset_of_linear_serve_too(world, method, run, tmp_path):
-    data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
-    words = ("evaluate", "personal", world / "p", method("fedavg") / "g2", *data)
+def test_lbfgs_and_a_preset_of_linear_serve_too(three_clients, method, run, tmp_path):
+    data = ("--data", three_clients / "d.npz", "--test-data", three_clients / "t.npz")
+    words = (
+        "evaluate",
+        "personal",
+        three_clients / "p",
+        method("fedavg") / "g2",
+        *data,
+    )
     assert run(*words, "--solver", "lbfgs", "-o", tmp_path / "x.json").code == 0
     assert "probes" not in json.loads((tmp_path / "x.json").read_text())
     assert run(*words, "--preset", "moco", "-o", tmp_path / "y.json").code == 0
@@ -250,9 +269,16 @@ def test_lbfgs_and_a_preset_of_linear_serve_too(world, method, run, tmp_path):
     assert (options["lr"], options["milestones"]) == (30, [60, 80])
 
 
-def test_people_are_told(world, method, run, tmp_path):
-    data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
-    words = ("evaluate", "personal", world / "p", method("fedavg") / "g2", *data, *HEAD)
+def test_people_are_told(three_clients, method, run, tmp_path):
+    data = ("--data", three_clients / "d.npz", "--test-data", three_clients / "t.npz")
+    words = (
+        "evaluate",
+        "personal",
+        three_clients / "p",
+        method("fedavg") / "g2",
+        *data,
+        *HEAD,
+    )
     done = run(*words, "-o", tmp_path / "x.json")
     found = json.loads((tmp_path / "x.json").read_text())
     assert done.out == (
@@ -283,10 +309,15 @@ def test_people_are_told(world, method, run, tmp_path):
     ],
 )
 def test_what_does_not_fit_is_refused(
-    world, method, tmp_path, refused, forge, case, code, words
+    three_clients, method, tmp_path, refused, forge, case, code, words
 ):
     folder = method("ditto")
-    model, private, more, data = folder / "g2", [folder / "k2_0"], (), world / "d.npz"
+    model, private, more, data = (
+        folder / "g2",
+        [folder / "k2_0"],
+        (),
+        three_clients / "d.npz",
+    )
     if case == "late":
         model = folder / "g1"
     elif case == "twice":
@@ -297,7 +328,7 @@ def test_what_does_not_fit_is_refused(
     elif case == "client":
         more = ("--client", 7)
     elif case == "kind":
-        private = [world / "p"]
+        private = [three_clients / "p"]
     elif case == "global":
         private = [folder / "g1"]
     elif case == "early":
@@ -309,7 +340,7 @@ def test_what_does_not_fit_is_refused(
         copy = shutil.copy(folder / "c2_0", tmp_path / "c2_0")
         private = [forge(copy, facts={"architecture": other})]
     else:
-        data = world / "t.npz"
-    given = ("--data", data, "--test-data", world / "t.npz", *HEAD, *more)
-    command = ("evaluate", "personal", world / "p", model, *private, *given)
+        data = three_clients / "t.npz"
+    given = ("--data", data, "--test-data", three_clients / "t.npz", *HEAD, *more)
+    command = ("evaluate", "personal", three_clients / "p", model, *private, *given)
     refused(tmp_path, code, words, *command, "-o", tmp_path / "x.json")

@@ -15,7 +15,7 @@ STYLES = ("ink", "Real World")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def clients_of_styles(tmp_path_factory):
     """Digits in two styles, black on white and white on black; two clients of each."""
     folder = tmp_path_factory.mktemp("styles")
     for split, count in (("train", 240), ("test", 90)):
@@ -40,10 +40,22 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def words(world, tmp_path):
+def words(clients_of_styles, tmp_path):
     def line(name, *more, partition="p", test="test.npz"):
-        data = ("--data", world / "train.npz", "--test-data", world / test)
-        given = ("evaluate", "personal", world / partition, world / "g", *data, *HEAD)
+        data = (
+            "--data",
+            clients_of_styles / "train.npz",
+            "--test-data",
+            clients_of_styles / test,
+        )
+        given = (
+            "evaluate",
+            "personal",
+            clients_of_styles / partition,
+            clients_of_styles / "g",
+            *data,
+            *HEAD,
+        )
         return (*given, *more, "-o", tmp_path / f"{name}.json")
 
     return line
@@ -58,9 +70,9 @@ def evaluate(words):
     return run
 
 
-def test_each_client_is_tested_on_its_own_style(score, world):
+def test_each_client_is_tested_on_its_own_style(score, clients_of_styles):
     found = score("x", "--by-domain")
-    partition = read_partition(world / "p")
+    partition = read_partition(clients_of_styles / "p")
     for client in found["clients"]:
         number, style = client["client"], partition.domain_of(client["client"])
         more = ("--client", number)
@@ -92,14 +104,22 @@ def test_the_clients_of_each_style_are_summed_up(score, flag):
 
 
 def test_one_client_with_all_images_of_a_style_is_linear_by_domain(
-    score, world, tmp_path, forge
+    score, clients_of_styles, tmp_path, forge
 ):
     """The head of FedStyle's generalisation is `evaluate linear --by-domain`."""
     domains = np.arange(240) % 3 == 0
     in_order = np.concatenate([np.flatnonzero(~domains), np.flatnonzero(domains)])
-    forge(world / "one", {"indices": in_order, "offsets": np.array([0, 160, 240])})
-    data = ("--data", world / "train.npz", "--test-data", world / "test.npz")
-    words = ("evaluate", "linear", world / "g", *data, *HEAD, "--by-domain")
+    forge(
+        clients_of_styles / "one",
+        {"indices": in_order, "offsets": np.array([0, 160, 240])},
+    )
+    data = (
+        "--data",
+        clients_of_styles / "train.npz",
+        "--test-data",
+        clients_of_styles / "test.npz",
+    )
+    words = ("evaluate", "linear", clients_of_styles / "g", *data, *HEAD, "--by-domain")
     assert furlkit(*words, "-o", tmp_path / "linear.json") == 0
     linear = json.loads((tmp_path / "linear.json").read_text())
     own = score("x", "--by-domain", partition="one")
@@ -134,13 +154,13 @@ def test_people_are_told_and_one_style_is_compared_and_drawn(words, run, tmp_pat
 
 
 def test_a_partition_or_test_images_without_styles_are_refused(
-    world, words, tmp_path, refused
+    clients_of_styles, words, tmp_path, refused
 ):
     more = ("--by-domain",)
-    expected = (world / "iid", "domain", "--scheme domains")
+    expected = (clients_of_styles / "iid", "domain", "--scheme domains")
     refused(tmp_path, 65, expected, *words("x", *more, partition="iid"))
     for dry in ((), ("--dry-run",)):
-        expected = (world / "test_ink.npz", "no images of the domain ink")
+        expected = (clients_of_styles / "test_ink.npz", "no images of the domain ink")
         refused(tmp_path, 65, expected, *words("x", *more, *dry, test="test_ink.npz"))
 
 

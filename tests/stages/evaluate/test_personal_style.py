@@ -21,7 +21,7 @@ HOW = LinearSettings(lr=0.03, epochs=40)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def styled_clients(tmp_path_factory):
     """Two clients after a round with infusion; digits to train and test on."""
     folder = tmp_path_factory.mktemp("personal")
     save_digits(folder, 180, 60)
@@ -39,10 +39,19 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def words(world, tmp_path):
+def words(styled_clients, tmp_path):
     def line(name, *more, files=("k0", "k1"), model="g1"):
-        data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
-        given = (world / "p", world / model, *(world / file for file in files))
+        data = (
+            "--data",
+            styled_clients / "d.npz",
+            "--test-data",
+            styled_clients / "t.npz",
+        )
+        given = (
+            styled_clients / "p",
+            styled_clients / model,
+            *(styled_clients / file for file in files),
+        )
         output = ("-o", tmp_path / f"{name}.json")
         return ("evaluate", "personal", *given, *data, *HEAD, *more, *output)
 
@@ -58,41 +67,62 @@ def evaluate(words):
     return run
 
 
-def embedded(world, tmp_path, model, data, *more):
-    words = ("embed", world / model, "--data", world / data, "--layer", "h", *more)
+def embedded(styled_clients, tmp_path, model, data, *more):
+    words = (
+        "embed",
+        styled_clients / model,
+        "--data",
+        styled_clients / data,
+        "--layer",
+        "h",
+        *more,
+    )
     assert furlkit(*words, "-q", "-o", tmp_path / "h") == 0
     return torch.from_numpy(read_features(tmp_path / "h").rows)
 
 
-def labels_of(world, name):
-    return torch.from_numpy(np.load(world / name)["labels"])
+def labels_of(styled_clients, name):
+    return torch.from_numpy(np.load(styled_clients / name)["labels"])
 
 
-def test_the_frozen_generator_s_features_are_those_of_embed(score, world, tmp_path):
+def test_the_frozen_generator_s_features_are_those_of_embed(
+    score, styled_clients, tmp_path
+):
     """A head on what `embed --personal` writes predicts the same classes."""
     found = score("x", "--generator", "frozen")["clients"][1]["probes"]
-    own = ("--personal", world / "k1")
-    train, test = (embedded(world, tmp_path, "g1", d, *own) for d in ("d.npz", "t.npz"))
-    index = torch.from_numpy(read_partition(world / "p").of(1))
+    own = ("--personal", styled_clients / "k1")
+    train, test = (
+        embedded(styled_clients, tmp_path, "g1", d, *own) for d in ("d.npz", "t.npz")
+    )
+    index = torch.from_numpy(read_partition(styled_clients / "p").of(1))
     drawn = [torch_generator(0, "evaluate", "linear", *extra) for extra in ((), (1,))]
-    heads = fit_linear(train[index], labels_of(world, "d.npz")[index], 10, HOW, drawn)
-    truth = labels_of(world, "t.npz")
+    heads = fit_linear(
+        train[index], labels_of(styled_clients, "d.npz")[index], 10, HOW, drawn
+    )
+    truth = labels_of(styled_clients, "t.npz")
     expected = [(predict_linear(test, *h) == truth).float().mean() for h in heads]
     assert found == pytest.approx([float(each) for each in expected], abs=0.02)
 
 
-def test_a_trained_generator_starts_from_the_client_s_own(score, world, tmp_path):
+def test_a_trained_generator_starts_from_the_client_s_own(
+    score, styled_clients, tmp_path
+):
     found = score("x", "--generator", "trained")
     assert found["options"]["generator"] == "trained"
     pairs = {}
     for data in ("d.npz", "t.npz"):
-        plain = embedded(world, tmp_path, "g1", data)
-        style = ("--personal", world / "k1", "--style")
-        pairs[data] = Pair(plain, embedded(world, tmp_path, "g1", data, *style))
-    index = torch.from_numpy(read_partition(world / "p").of(1))
+        plain = embedded(styled_clients, tmp_path, "g1", data)
+        style = ("--personal", styled_clients / "k1", "--style")
+        pairs[data] = Pair(
+            plain, embedded(styled_clients, tmp_path, "g1", data, *style)
+        )
+    index = torch.from_numpy(read_partition(styled_clients / "p").of(1))
     learned = Pair(*(part[index] for part in pairs["d.npz"]))
-    labels, truth = labels_of(world, "d.npz")[index], labels_of(world, "t.npz")
-    tensors = below("generator.", read_private(world / "k1", 1).tensors)
+    labels, truth = (
+        labels_of(styled_clients, "d.npz")[index],
+        labels_of(styled_clients, "t.npz"),
+    )
+    tensors = below("generator.", read_private(styled_clients / "k1", 1).tensors)
     G = filled_generator(tensors, torch.device("cpu")).requires_grad_()
     drawn = [torch_generator(0, "evaluate", "linear", *extra) for extra in ((), (1,))]
     fits = fit_stylised(learned, labels, 10, HOW, drawn, G)
@@ -122,19 +152,28 @@ def test_it_goes_with_local_models_and_the_preset_has_it(score):
 
 @pytest.mark.parametrize("how", ["frozen", "trained"])
 def test_a_client_without_a_style_or_a_generator_is_refused(
-    world, words, tmp_path, refused, how
+    styled_clients, words, tmp_path, refused, how
 ):
     more, out = ("--generator", how), tmp_path
     expected = ("client 1", "private file", "--client")
     some = words("x", *more, "--client", "0-1", files=("k0",))
     refused(out, 2, expected, *some)
-    expected = (world / "s0", "generator", "--infusion")
+    expected = (styled_clients / "s0", "generator", "--infusion")
     refused(out, 65, expected, *words("x", *more, "--dry-run", files=("s0",)))
 
 
-def test_a_convex_fit_trains_no_generator(words, tmp_path, refused, run, world):
-    data = ("--data", world / "d.npz", "--test-data", world / "t.npz")
-    line = ("evaluate", "personal", world / "p", world / "g1", world / "k0", *data)
+def test_a_convex_fit_trains_no_generator(
+    words, tmp_path, refused, run, styled_clients
+):
+    data = ("--data", styled_clients / "d.npz", "--test-data", styled_clients / "t.npz")
+    line = (
+        "evaluate",
+        "personal",
+        styled_clients / "p",
+        styled_clients / "g1",
+        styled_clients / "k0",
+        *data,
+    )
     line = (*line, "--solver", "lbfgs", "-o", tmp_path / "x.json", "--generator")
     refused(tmp_path, 2, ("--generator trained", "lbfgs"), *line, "trained")
     assert run(*line, "frozen", "--dry-run").code == 0

@@ -1,10 +1,9 @@
 """init: the model at the start of round 1."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit import console
 from furlkit.catalogue import (
     divided,
     encoders,
@@ -19,20 +18,17 @@ from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts
 from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import Tensors, tensors_of
-from furlkit.models.pretrained import Fitted, fitted
-from furlkit.randomness import torch_generator
+from furlkit.models.description import Architecture
 from furlkit.runtime import pinned_option
-from furlkit.weights import parts_of
 
 
 @dataclass(frozen=True)
@@ -83,43 +79,28 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     source = read_pretrained(options.source) if options.source else None
     known = _defaults_of(options.data) if options.data else DataDefaults()
     architecture, mean, std = _resolve(options, known, source)
-    net = build(architecture, torch_generator(options.seed, "init"))
-    tensors, contents = tensors_of(net), {}
-    if source:
-        contents["source"] = source.content
-        taken = fitted(source, net, tensors, architecture)
-        tensors.update(taken.tensors)
-        _tell_source(source, tensors, taken, (mean, std))
+    contents = by_role("init", source=source)
     facts = CheckpointFacts(
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
         reading=_reading(options, known, source).facts() or None,
         run=options.run_name,
     )  # fmt: skip
-    total = sum(p.numel() for p in net.parameters())
-    encoder = sum(p.numel() for p in net.encoder.parameters())
-    line = (
-        f"{options.output}: {architecture.encoder} for {architecture.image_size} x "
-        f"{architecture.image_size} x {architecture.channels}, {total:,} parameters, "
-        f"{encoder:,} of them in the encoder, h has {architecture.feature_dim}"
-    )
-    data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
-    if not options.dry_run:
-        resolved = {
-            **options.recorded,
-            **pinned_option(options.isa),
-            "head": list(options.heads),
-            "image-size": architecture.image_size,
-            "channels": architecture.channels,
-            "mean": facts.mean,
-            "std": facts.std,
-        }
-        provenance = Provenance("init", resolved, options.seed, contents)
-        content = made_before(options, "checkpoint", provenance, facts)
-        if content:
-            return already(options.output, content)
-        data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
-    return line, data
+    resolved = {
+        **options.recorded,
+        **pinned_option(options.isa),
+        "head": list(options.heads),
+        "image-size": architecture.image_size,
+        "channels": architecture.channels,
+        "mean": facts.mean,
+        "std": facts.std,
+    }
+    provenance = Provenance("init", resolved, options.seed, contents)
+    if made := existing_result(options, "checkpoint", provenance, facts):
+        return made
+    from furlkit.stages.init.work import make_model  # Imports torch.
+
+    return make_model(options, architecture, source, facts, provenance)
 
 
 def _options(values: dict[str, Any]) -> InitOptions:
@@ -213,18 +194,3 @@ def _defaults_of(source: Source) -> DataDefaults:
     return DataDefaults(
         side, channels, images.classes, images.mean, images.std, images.reading
     )
-
-
-def _tell_source(
-    source: Pretrained, tensors: Tensors, taken: Fitted, used: tuple[Numbers, Numbers]
-) -> None:
-    """Print the copied, the new and the changed parts of the model."""
-    copied = parts_of(taken.tensors)
-    new = sorted({*parts_of(tensors)} - {*copied})
-    drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
-    left = f"; left out: {', '.join(taken.left_out)}" if taken.left_out else ""
-    normal = "" if source.normalisation != used else ", mean and std of images"
-    console.info(f"{source.path}: copied {', '.join(copied)}{normal}{drawn}{left}")
-    if taken.changes:
-        changes = "; ".join(taken.changes)
-        console.warn(f"{source.path}: adapted to the new model: {changes}")

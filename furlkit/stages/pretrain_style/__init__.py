@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from furlkit import runtime
 from furlkit.catalogue import recorded
-from furlkit.data.augment import Augmentation
-from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -19,10 +15,10 @@ from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.lock import holding
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
-from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_patterns, fill
@@ -34,17 +30,8 @@ from furlkit.inputs.sites import (
     images_hash,
     images_of,
 )
-from furlkit.models.architecture import Architecture, Net, build
-from furlkit.models.loading import tensors_of, view_of
-from furlkit.models.style import PREFIX, style_architecture
-from furlkit.objectives import style
-from furlkit.objectives.learner import Stateless
-from furlkit.randomness import torch_generator
-from furlkit.training import run as training
-from furlkit.training.loop import Purpose
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
-from furlkit.weights import parts_of
+from furlkit.models.description import Architecture, style_architecture
+from furlkit.training.plan import Execution, Plan
 
 Result = tuple[str, dict[str, Any]]
 
@@ -100,16 +87,14 @@ def _open(options: PretrainStyleOptions) -> Inputs:
     check_patterns(options.clients, {}, {"-o": options.output}, given)
     if options.partition is None:
         check_one_site(options.clients)
-    runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
     matching.check_start(model, partition, None)
     architecture = style_architecture(model, options.projector)
     images = open_images(options.data, model)
-    contents = {"global": model.content}
+    contents = by_role("pretrain-style", model=model, partition=partition)
     if partition:
         matching.check_dataset(partition, images)
-        contents["partition"] = partition.content
     else:
         contents["data"] = images_hash(images)  # The file stays at the site.
     resolved = {**options.resolved, **encoder_plugin(model)}
@@ -127,53 +112,18 @@ def _open(options: PretrainStyleOptions) -> Inputs:
 def _made(inputs: Inputs, number: ClientId) -> Result:
     """Make a client's file, unless this command has already made it."""
     options, how, whose = inputs.options, inputs.provenance, {"client": number}
-    output = fill(options.output, number)
-    with holding(output):
-        made = None if options.force else content_of(output, "private", how, whose)
-        data = {"content": made, "unchanged": True}
-        if made is None:
-            data = _train(inputs, number, output)
-        ProgressFile(output, how).discard()
-    line, data = _result(inputs, number, data)
-    return f"{line} ({ALREADY})" if made else line, data
+    path = fill(options.output, number)
+    with holding(path):
+        existing = unchanged(options, Output(path, "private", how, whose))
+        if existing:
+            line, data = _result(inputs, number, {"content": existing[0].content})
+            result = already(line, data)
+        else:
+            from furlkit.stages.pretrain_style.work import train  # Imports torch.
 
-
-def _train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
-    """FedStyle Algorithm 2; without epochs the model stays untrained."""
-    options = inputs.options
-    data: dict[str, Any] = {}
-    purpose: Purpose = (options.seed, "pretrain-style", number)
-    net = build(inputs.architecture, torch_generator(*purpose))
-    net.to(runtime.device_of(options.runtime))
-    if options.plan.epochs:
-        job = _job(inputs, number, net, purpose)
-        every = options.execution.save_every
-        data = training.run_jobs(job, output, inputs.provenance, every).facts()
-    tensors = {PREFIX + name: array for name, array in tensors_of(net).items()}
-    facts = PrivateFacts(number, 0, parts_of(tensors), [])
-    content = write_private(output, tensors, {}, facts, inputs.provenance)
-    return {**data, "content": content}
-
-
-def _job(inputs: Inputs, number: ClientId, net: Net, purpose: Purpose) -> training.Job:
-    options, index = inputs.options, inputs.index_of(number)
-    training.prepare(net, options.execution)
-    view = view_of(inputs.model, Augmentation(), options.execution.channels_last)
-    device = runtime.device_of(options.runtime)
-    step = partial(
-        style.step,
-        temperature=options.temperature,
-        reduction=options.reduction,
-        normalised=options.normalise,
-    )
-    return training.Job(
-        title=f"style of client {number}",
-        learner=Stateless(net, step),
-        images=Images(inputs.images.images, None, index, view, device),
-        plan=options.plan,
-        purpose=purpose,
-        may_collapse=True,
-    )
+            result = _result(inputs, number, train(inputs, number, path))
+        ProgressFile(path, how).discard()
+    return result
 
 
 def _result(inputs: Inputs, number: ClientId, data: dict[str, Any]) -> Result:

@@ -4,23 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit import console, runtime
+from furlkit import console
 from furlkit.catalogue import recorded
-from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
-from furlkit.evaluation.knn import nearest_others
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import NeighbourFacts, write_neighbours
-from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import existing_result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, view_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +54,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             f"--nearest {options.nearest}: is more than the {k:,} others of an image "
             f"in {options.data.name}, part {options.part}; all others are kept"
         )
-    contents["model"] = model.content
+    contents |= by_role("neighbours", model=model)
     line = f"{options.output}: the {k} nearest of each of {len(index):,} images"
     data: dict[str, Any] = {"images": len(index), "nearest": k}
     if options.dry_run:
@@ -68,12 +65,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )  # fmt: skip
     resolved = {**options.resolved, **encoder_plugin(model)}
     provenance = Provenance("neighbours", resolved, None, contents)
-    if content := made_before(options, "neighbours", provenance, facts):
-        return already(options.output, content)
-    device = runtime.start(options.runtime)
-    net = load_net(model, device)
-    view = view_of(model, Augmentation())
-    rows = embed(net, images.images, index, view, options.layer)
-    nearest = index[nearest_others(rows.to(device), k).cpu().numpy()]
+    if made := existing_result(options, "neighbours", provenance, facts):
+        return made
+    from furlkit.stages.neighbours.work import nearest_images  # Imports torch.
+
+    nearest = nearest_images(options, model, images, index, k)
     content = write_neighbours(options.output, nearest, index, facts, provenance)
     return line, {**data, "content": content}

@@ -6,44 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from furlkit import runtime
 from furlkit.catalogue import divided, objectives, recorded
-from furlkit.data.augment import Augmentation
-from furlkit.data.batches import Images
+from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import (
-    Checkpoint,
-    CheckpointFacts,
-    read_checkpoint,
-    write_checkpoint,
-)
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
-from furlkit.files.targets import TargetFacts, write_targets
-from furlkit.inputs.existing import ALREADY, content_of, made_before
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_batch, check_heads
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.models.architecture import Net
-from furlkit.models.embedding import embed
-from furlkit.models.loading import (
-    architecture_of,
-    load_net,
-    tensors_of,
-    view_of,
-    z_width,
-)
+from furlkit.models.description import architecture_of, z_width
 from furlkit.randomness import numpy_generator
-from furlkit.training import run as training
-from furlkit.training.learners import learner_of
-from furlkit.training.loop import Epoch
-from furlkit.training.plan import Plan
-from furlkit.training.run import Execution
+from furlkit.training.plan import Execution, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +51,12 @@ class PretrainAlignOptions(Computing):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Opened and checked inputs of pretrain-align; `net` is untrained."""
+    """Opened and checked inputs of pretrain-align."""
 
     options: PretrainAlignOptions
     model: Checkpoint
     images: ImageSet
     index: np.ndarray
-    net: Net
     provenance: Provenance
 
 
@@ -91,13 +71,17 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"their targets h, z in {options.targets_out}"
     )
     data: dict[str, Any] = {"images": len(inputs.index)}
+    progress = ProgressFile(options.output, inputs.provenance)
+    if contents := _existing(inputs):
+        progress.discard()
+        return already(f"{options.output}, {options.targets_out}", contents)
+    from furlkit.stages.pretrain_align import work  # Imports torch.
+
+    net = work.open_net(inputs)
     if not options.dry_run:
-        if contents := _made_before(inputs):
-            ProgressFile(options.output, inputs.provenance).discard()
-            return f"{options.output}, {options.targets_out}: {ALREADY}", contents
-        last = _train(inputs)
-        data.update(_write(inputs, last), **last.facts())
-        ProgressFile(options.output, inputs.provenance).discard()
+        last = work.train(inputs, net)
+        data.update(work.write(inputs, net, last), **last.facts())
+        progress.discard()
     return line, data
 
 
@@ -106,7 +90,6 @@ def _open(options: PretrainAlignOptions) -> Inputs:
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)
     check_output(options.targets_out, (*given, options.output), "--targets-out")
-    device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
     check_heads(model, architecture_of(model.path, model.facts), objective)
     z_width(model)
@@ -116,9 +99,9 @@ def _open(options: PretrainAlignOptions) -> Inputs:
     check_batch(images.name, len(index), options.plan.batch_size)
     resolved = {**options.resolved, **encoder_plugin(model)}
     resolved["dataset"] = images.fingerprint
-    contents["model"] = model.content
+    contents |= by_role("pretrain-align", model=model)
     return Inputs(
-        options, model, images, index, load_net(model, device),
+        options, model, images, index,
         Provenance("pretrain-align", resolved, options.seed, contents),
     )  # fmt: skip
 
@@ -139,56 +122,16 @@ def _drawn(options: PretrainAlignOptions, index: np.ndarray) -> np.ndarray:
     return index
 
 
-def _train(inputs: Inputs) -> Epoch:
-    options, device = inputs.options, runtime.device_of(inputs.options.runtime)
-    training.prepare(inputs.net, options.execution)
-    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
-    objective = objectives()[options.objective]
-    job = training.Job(
-        title="alignment model",
-        learner=learner_of(objective, inputs.net, options.settings),
-        images=Images(inputs.images.images, None, inputs.index, view, device),
-        plan=options.plan,
-        purpose=(options.seed, "pretrain-align"),
-        pairs=objective.pairs,
-    )
-    every = options.execution.save_every
-    return training.run_jobs(
-        job, options.output, inputs.provenance, every, save_last=True
-    )
-
-
-def _made_before(inputs: Inputs) -> dict[str, Any] | None:
+def _existing(inputs: Inputs) -> dict[str, str] | None:
     """Content hashes of both files, if this command has made both."""
-    how, count = inputs.provenance, {"examples": len(inputs.index)}
-    model = made_before(inputs.options, "checkpoint", how, count)
-    if model is None:
+    options, how, count = inputs.options, inputs.provenance, len(inputs.index)
+    about: dict[str, Any] = {"examples": count}
+    models = unchanged(options, Output(options.output, "checkpoint", how, about))
+    if models is None:
         return None
-    about = {**count, "model": model}
-    targets = content_of(inputs.options.targets_out, "targets", how, about)
+    about["model"] = models[0].content
+    output = Output(options.targets_out, "targets", how, about)
+    targets = unchanged(options, output)
     if targets is None:
         return None
-    return {"content": model, "targets": targets, "unchanged": True}
-
-
-def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
-    """Write the model before the targets: targets name the model, and make waits."""
-    options, start, count = inputs.options, inputs.model.facts, len(inputs.index)
-    facts = CheckpointFacts(
-        "align", 0, start.architecture, start.mean, start.std, examples=count,
-        parent=inputs.model.content, loss=sum(last.losses.values()),
-        init_seed=start.init_seed, reading=start.reading, run=start.run,
-    )  # fmt: skip
-    tensors = tensors_of(inputs.net)
-    model = write_checkpoint(options.output, tensors, facts, inputs.provenance)
-    images, view = inputs.images, view_of(inputs.model, Augmentation())
-    rows = {
-        layer: embed(inputs.net, images.images, inputs.index, view, layer).numpy()
-        for layer in ("h", "z")
-    }
-    described = TargetFacts(
-        model, start.architecture, start.mean, start.std, images.fingerprint, count,
-    )  # fmt: skip
-    more = (inputs.index, described, inputs.provenance)
-    targets = write_targets(options.targets_out, rows, *more)
-    return {"content": model, "targets": targets}
+    return {"content": models[0].content, "targets": targets[0].content}

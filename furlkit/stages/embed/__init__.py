@@ -1,0 +1,104 @@
+"""embed: outputs of a model for images, or the cosines between the outputs."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from furlkit.catalogue import recorded
+from furlkit.data.sets.source import Source
+from furlkit.errors import UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.features import PROBABILITIES, FeatureFacts
+from furlkit.files.private import Private, read_private
+from furlkit.inputs.declared import by_role
+from furlkit.inputs.existing import existing_result
+from furlkit.inputs.images import open_images
+from furlkit.inputs.models import class_head, encoder_plugin, width_of
+from furlkit.inputs.parts import chosen_images
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import Computing, fill
+from furlkit.models.description import ClassHead
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions(Computing):
+    """`part`: all, public, or the number of a client of the partition.
+
+    `top`: percentage of each row of a similarity to keep, largest first. With the
+    private file `personal`, h comes from the client's personal model, or `style` model.
+    """
+
+    model: Path
+    data: Source
+    output: Path
+    layer: str
+    personal: Path | None
+    style: bool
+    similarity: bool
+    top: float | None
+    encoding: str
+    partition: Path | None
+    part: str
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Write h, z or probabilities of images, or the cosines between images."""
+    options = fill(EmbedOptions, {**values, "recorded": recorded("embed", values)})
+    _check_usage(options)
+    model = read_checkpoint(options.model)
+    head, private = _head(model, options.layer), _private(options, model)
+    images = open_images(options.data, model)
+    index, contents = chosen_images(images, options.partition, options.part)
+    contents |= by_role("embed", model=model, personal=private)
+    facts = FeatureFacts(
+        options.layer, images.fingerprint, options.part, model.facts.client,
+        model.facts.round, len(index), run=model.facts.run,
+    )  # fmt: skip
+    if private:
+        whose = "style" if options.style else "stylised"
+        facts = replace(facts, client=private.facts.client, personal=whose)
+    kind = "similarities" if options.similarity else options.layer
+    line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
+    line += f" and {private.path}" if private else ""
+    data: dict[str, Any] = {"images": len(index), "layer": options.layer}
+    resolved = {"head": head.name} if head else {}
+    resolved = {**options.resolved, **encoder_plugin(model), **resolved}
+    provenance = Provenance("embed", resolved, None, contents)
+    written = "similarity" if options.similarity else "features"
+    if made := existing_result(options, written, provenance, facts):
+        return made
+    from furlkit.stages.embed import work  # Imports torch.
+
+    net = work.open_net(options, model, private)
+    if not options.dry_run:
+        rows = work.rows_of(net, model, images.images, index, head or options.layer)
+        data["content"] = work.write(options, rows, index, facts, provenance)
+    return line, data
+
+
+def _check_usage(options: EmbedOptions) -> None:
+    given = (options.model, options.partition, options.personal, options.data.name)
+    check_output(options.output, given)
+    if options.similarity and options.layer == PROBABILITIES:
+        raise UsageError(f"--similarity does not apply to --share {PROBABILITIES}")
+
+
+def _head(model: Checkpoint, layer: str) -> ClassHead | None:
+    """Return the head of the probabilities; None for h and z, which must exist."""
+    if layer == PROBABILITIES:
+        return class_head(model, f"--share {PROBABILITIES}")
+    width_of(model, layer)
+    return None
+
+
+def _private(options: EmbedOptions, model: Checkpoint) -> Private | None:
+    """Read --personal; for a client's model, it must be the client's file."""
+    if options.personal is None:
+        return None
+    if options.layer != "h":
+        raise UsageError(
+            f"--layer {options.layer}: a personal model has only h (FedStyle Eq. 4); "
+            "leave out --personal, or use --layer h"
+        )
+    return read_private(options.personal, model.facts.client)

@@ -1,0 +1,1 @@
+"""Computations of the protocols, with torch; imported if scores must be made."""

@@ -1,0 +1,131 @@
+"""Files common to the clients, provenance, and existing results; without torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit import catalogue
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId
+from furlkit.files.facts import Provenance
+from furlkit.files.partition import Partition, read_partition
+from furlkit.files.progress import ProgressFile
+from furlkit.files.signatures import check_received
+from furlkit.inputs import matching
+from furlkit.inputs.declared import contents_of
+from furlkit.inputs.existing import Output, already, unchanged
+from furlkit.inputs.images import open_images
+from furlkit.inputs.models import encoder_plugin
+from furlkit.inputs.paths import fill
+from furlkit.inputs.sites import images_of, is_of_images, site_provenance
+from furlkit.models.description import Architecture, full_architecture
+from furlkit.stages.local_train.options import LocalTrainOptions
+from furlkit.training.plan import Plan
+
+Result = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Files common to the clients, and the plan of this round."""
+
+    options: LocalTrainOptions
+    partition: Partition | None
+    model: Checkpoint
+    architecture: Architecture
+    images: ImageSet
+    round: int
+    plan: Plan
+
+    def work(self, provenance: Provenance) -> Provenance:
+        """Provenance of files that stay at the client; of a site, with the images."""
+        here = self.partition is not None
+        return provenance if here else site_provenance(provenance, self.images)
+
+
+def open_start(options: LocalTrainOptions) -> Start:
+    """Open and check partition, global model and images."""
+    if options.signers:
+        check_received(options.signers, _signed_files(options))
+    partition = read_partition(options.partition) if options.partition else None
+    model = read_checkpoint(options.model)
+    own = options.clients[0] if options.starts_from_own else None
+    matching.check_start(model, partition, own)
+    if options.continues_round:
+        matching.check_continued(model, options.update.name)
+    architecture = full_architecture(model.path, model.facts)
+    matching.check_heads(model, architecture, options.objective)
+    matching.check_augmentation(options.augmentation, model)
+    images = open_images(options.data, model)
+    if partition:
+        matching.check_dataset(partition, images)
+    if "classes" in options.tell and images.labels is None:
+        raise InputError(f"{images.without_labels}, which --tell classes counts")
+    if options.objective.labels:
+        matching.check_labels(images, architecture.heads["classifier"][0], model)
+    round_ = model.facts.round + (not options.continues_round)
+    plan = options.plan.of_round(round_)
+    return Start(options, partition, model, architecture, images, round_, plan)
+
+
+def _signed_files(options: LocalTrainOptions) -> list[Path]:
+    """Received files; GLOBAL may be the client's model, which nobody signs."""
+    own = str(options.model) if options.starts_from_own else None
+    paths = {e.path: None for e in options.files if e.is_received and e.path != own}
+    return [fill(path, client) for path in paths for client in options.clients]
+
+
+def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Provenance:
+    """Provenance of a client's files; `known` are content hashes of opened files."""
+    options, partition = start.options, start.partition
+    known = {start.model.path: start.model.content, **known}
+    if partition:
+        known[partition.path] = partition.content
+    resolved = {**options.resolved, **encoder_plugin(start.model)}
+    if start.plan.schedule_rounds > 1:
+        resolved["first-round"] = start.plan.first_round
+    clients = partition.facts.clients if partition else 1
+    for name, entry in catalogue.exchanges().items():
+        plugin = catalogue.plugin_options("furlkit.exchanges", name)
+        if plugin and catalogue.load(entry.function)(options.values).active:
+            resolved |= plugin
+        if entry.record:
+            catalogue.load(entry.record)(resolved, options.values, clients)
+    contents = contents_of(options.files, client, known)
+    return Provenance("local-train", resolved, options.seed, contents)
+
+
+def existing_result(
+    start: Start, client: ClientId, provenance: Provenance | None = None
+) -> Result | None:
+    """Result of a client, if an earlier run of this command wrote the client's files."""
+    options, whose = start.options, {"client": client}
+    path = fill(options.output, client)
+    written = {each.file.role or each.flag: each for each in options.written}
+    paths = [path, *(fill(each.path, client) for each in written.values())]
+    if options.force or not all(each.exists() for each in paths):
+        return None
+    how = provenance or provenance_of(start, client, {})
+    kinds = ["checkpoint", *(each.file.kind for each in written.values())]
+    outputs = [Output(p, k, how, whose) for p, k in zip(paths, kinds, strict=True)]
+    existing = unchanged(options, *outputs)
+    if not existing or not (start.partition or is_of_images(path, start.images)):
+        return None
+    ProgressFile(path, start.work(how)).discard()
+    contents = [each.content for each in existing]
+    data = dict(zip(["content", *written], contents, strict=True))
+    return already(*result_of(start, client, existing[0].facts.get("loss"), data))
+
+
+def result_of(
+    start: Start, client: ClientId, loss: float | None, data: dict[str, Any]
+) -> Result:
+    """Result of a client to print, after writing the files."""
+    path, round_ = fill(start.options.output, client), start.round
+    examples = len(images_of(client, start.partition, start.images))
+    line = f"{path}: client {client}, round {round_}, {examples:,} images"
+    line += "" if loss is None else f", loss {loss:.4f}"
+    about = {"client": client, "round": round_, "examples": examples}
+    return line, {**data, **about}

@@ -1,0 +1,102 @@
+"""Every command that skips existing outputs reports them without torch."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from furlkit import catalogue
+from tests.helpers import furlkit, save_digits
+
+NET = ("--width", 0.02, "--projector", "16,8", "--head", "classifier")
+FAST = ("--epochs", 1, "--batch-size", 64)
+DIGITS = ("--data", "d.npz")
+SPLITS = (*DIGITS, "--test-data", "t.npz")
+# Commands by name in an order in which they can run; -o follows.
+COMMANDS: dict[str, tuple] = {
+    "partition": (*DIGITS, "--clients", 2, "--public-fraction", 0.4),
+    "init": (*DIGITS, *NET),
+    "pretrain-align": (
+        "init",
+        *DIGITS,
+        *FAST,
+        "--images",
+        0,
+        "--targets-out",
+        "targets",
+    ),
+    "pretrain-style": ("partition", "init", *DIGITS, "--client", 0, *FAST),
+    "local-train": (
+        *("partition", "init", *DIGITS, "--client", 0, *FAST, "--align", "targets"),
+        *(
+            "--align-data",
+            "d.npz",
+            "--features-out",
+            "rows",
+            "--private-out",
+            "private",
+        ),
+    ),
+    "embed": ("local-train", *DIGITS, "--layer", "z"),
+    "neighbours": ("init", *DIGITS, "--nearest", 3),
+    "aggregate": ("local-train", "--parent", "init"),
+    "distill": ("--teacher", "labels", "init", *DIGITS, *FAST),
+    "evaluate linear": ("init", *SPLITS, "--epochs", 1),
+    "evaluate knn": ("init", *SPLITS, "--k", 5),
+    "evaluate personal": ("partition", "aggregate", "private", *SPLITS, "--client", 0),
+    "evaluate classifier": ("init", *SPLITS),
+    "evaluate cluster": ("init", *SPLITS, "--kmeans", 3),
+    "evaluate semi": ("init", *SPLITS, *FAST, "--fraction", 0.5, "--mode", "central"),
+    "evaluate finetune": ("init", *SPLITS, *FAST, "--partition", "partition"),
+    "evaluate transfer": ("init", *SPLITS, *FAST),
+    "evaluate angles": ("init", "local-train", *DIGITS),
+    "evaluate drift": ("init", *DIGITS, "--images", 20),
+    "evaluate neighbours": ("neighbours", *DIGITS),
+    "evaluate negatives": ("partition",),
+}
+PROGRAM = """
+import json, sys
+from furlkit.cli.program import _outcome
+loaded = {}
+for name, words in json.load(sys.stdin).items():
+    code = _outcome(words)
+    loaded[name] = [code, "torch" in sys.modules]
+print(loaded, file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """Words of the commands by name, after the first run of each command."""
+    folder: Path = tmp_path_factory.mktemp("light")
+    save_digits(folder, 60, 30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = {
+            name: [*name.split(), *map(str, more), "-o", name.replace(" ", "-")]
+            for name, more in COMMANDS.items()
+        }
+        for name, command in words.items():
+            assert furlkit(*command) == 0, name
+    return folder, words
+
+
+def test_the_commands_are_those_with_an_option_to_make_outputs_again():
+    names = {
+        name for name, entry in catalogue.COMMANDS.items() if "force" in entry.options
+    }
+    assert COMMANDS.keys() == names
+
+
+def test_an_existing_output_is_reported_without_torch(commands, environment):
+    folder, words = commands
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=json.dumps(words), text=True,
+        capture_output=True, cwd=folder, env=environment, check=True,
+    )  # fmt: skip
+    loaded = ast.literal_eval(done.stderr.splitlines()[-1])
+    assert loaded == {name: [0, False] for name in words}, done.stderr
+    assert done.stdout.count("already there") == len(words)
