@@ -273,6 +273,9 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
     need a file only if the command wrote the file. Commands always write other files.
     """
     if isinstance(option.kind, File) and option.kind.role:
-        return option.kind.role in header.facts or header.kind in option.kind.kinds
+        if option.kind.role in header.facts:
+            return True
+        if header.kind not in option.kind.kinds:
+            return False
     needing = [each.name for each in options if each.needs == option.name]
     return not needing or any(name in header.options for name in needing)
