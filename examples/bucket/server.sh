@@ -1,18 +1,21 @@
 #!/bin/sh
 # The server: sh server.sh STEPS BUCKET ROUNDS SITE... To resume, repeat the command.
 set -eu
-steps=$1 bucket=$2 rounds=$3 here=$(dirname "$0") && shift 3
-get() { if sh "$here/get.sh" "$bucket/$2/$1.tar" "new/$1/$2" 2>copy.log; then came=$((came + 1)); fi; }
-for round in $(seq 0 "$rounds"); do
-    end=$(($(date +%s) + ${WAIT:-86400}))
-    until test "$round" = 0 || test -e "got/$round"; do
-        now=$(date +%s) came=0 && mkdir -p "new/$round" got
-        for site; do get "$round" "$site"; done
-        if test $came -lt "${EXPECT:-$#}" && test "$now" -lt "$end"; then sleep "${PAUSE:-5}" && continue; fi
-        test $came -ge "${AT_LEAST:-2}" || { echo "round $round: $came uploads" >&2 && exit 75; }
-        mv "new/$round" "got/$round" # closes the round: later uploads are ignored
+steps=$1 bucket=$2 rounds=$3 copy=${COPY:-rclone copyto --ignore-times} move=${MOVE:-rclone moveto --ignore-existing}
+# get OBJECT FOLDER: unpack a parcel, without links and devices.
+get() { test -e "$2" || { rm -rf new && mkdir -p new "${2%/*}" && $copy "$1" sealed && ${OPEN:-cat} <sealed >parcel &&
+    tar -xof parcel -C new --wildcards '*.s*' && mv new "$2"; } && came=$((came + 1)); }
+shift 3 && need=${EXPECT:-$#} && for round in $(seq 0 "$rounds"); do
+    put=put/$round object=$bucket/server/$round.tar end=$(($(date +%s) + ${WAIT:-86400})) came=0
+    # The first result closes the round: later uploads are ignored.
+    until test "$round" = 0 || test -e "$put" || test $came -ge $(($(date +%s) < end ? need : ${AT_LEAST:-2})); do
+        came=0 && for site; do get "$bucket/$site/$round.tar" "got/$round/$site" 2>copy.log || sleep "${PAUSE:-5}"; done
     done
-    # 75: too few valid uploads, so the round opens again
-    sh "$steps" server "$round" || { code=$? && if test $code = 75; then mv "got/$round" "new/$round"; fi && exit $code; }
-    sh "$here/put.sh" "put/$round" "$bucket/server/$round.tar"
+    # A step that fails, for example with 75 for too few valid uploads, opens the round again.
+    sh "$steps" server "$round" || { code=$? && rm -rf "$put" && exit $code; }
+    (cd "$put" && find . -name '*.safetensors' -o -name '*.sig' | tar -c --owner=0 --group=0 --mtime=@0 -T -) >parcel
+    test -e "$put.tar" || { ${SEAL:-cat} <parcel >sealed && mv sealed "$put.tar"; }
+    # An earlier object is never replaced: the stored object must have the bytes of the parcel.
+    $copy "$object" stored 2>copy.log || { $copy "$put.tar" "$object.part" && $move "$object.part" "$object"; }
+    $copy "$object" stored && cmp "$put.tar" stored || exit 65
 done

@@ -7,6 +7,7 @@
 #   FURLKIT='furlkit' OUT=exp/heterogeneous sh examples/flesd/heterogeneous.sh
 set -eu
 furlkit=${FURLKIT:-furlkit} out=${OUT:-exp/heterogeneous} rounds=${ROUNDS:-2}
+run='--data digits --run-name heterogeneous' # one run of several networks
 train='--data digits --batch-size 64 --crop-scale 0.4,1 --flip 0 --jitter 0.4,0.4,0,0
     --grey 0 --lr 3e-4 -q'
 mkdir -p "$out/r000"
@@ -19,10 +20,10 @@ make_once() {
 }
 
 make_once "$out/partition.safetensors" partition --data digits --clients 4 --public-client 0
-make_once "$out/r000/global.safetensors" init --data digits --encoder resnet18
-make_once "$out/r000/client_1.safetensors" init --data digits --encoder cnn5 --width 0.25
-make_once "$out/r000/client_2.safetensors" init --data digits --encoder resnet18 --seed 1
-make_once "$out/r000/client_3.safetensors" init --data digits --encoder resnet50
+make_once "$out/r000/global.safetensors" init $run --encoder resnet18
+make_once "$out/r000/client_1.safetensors" init $run --encoder cnn5 --width 0.25
+make_once "$out/r000/client_2.safetensors" init $run --encoder resnet18 --seed 1
+make_once "$out/r000/client_3.safetensors" init $run --encoder resnet50
 
 for round in $(seq "$rounds"); do
     here=$out/r$(printf %03d "$round") before=$out/r$(printf %03d $((round - 1)))

@@ -1,7 +1,7 @@
 """A Little Is Enough: a shift that hides in the spread of honest updates.
 
 Baruch et al., "A Little Is Enough: Circumventing Defenses For Distributed Learning",
-NeurIPS 2019, Algorithm 3.
+NeurIPS 2019: the attack that prevents convergence.
 
     u_i      the updates that the attackers know                            (m, n)
     N, f     clients, hostile clients; the paper's n and m
@@ -17,7 +17,7 @@ from furlkit.errors import UsageError
 
 
 def alie(updates: np.ndarray, *, factor: float) -> np.ndarray:
-    """Algorithm 3, line 4: mean_j + z deviation_j for every number j; `factor` is z.
+    """mean_j + z deviation_j for every number j; `factor` is z.
 
     The deviation is the sample's, with the divisor m - 1; 0 for a single update.
     """
@@ -27,7 +27,7 @@ def alie(updates: np.ndarray, *, factor: float) -> np.ndarray:
 
 
 def largest_z(clients: int, hostile: int) -> float:
-    """Algorithm 3, lines 1-2: largest z with Phi(z) < (N - f - s) / (N - f).
+    """Largest z with Phi(z) < (N - f - s) / (N - f).
 
     s = floor(N / 2 + 1) - f. With few attackers z is 0, and the attack sends the mean.
     """

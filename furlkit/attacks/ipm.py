@@ -1,7 +1,7 @@
 """Inner-product manipulation: the mean of honest updates, backwards.
 
 Xie et al., "Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product
-Manipulation", UAI 2019, section 4.
+Manipulation", UAI 2019.
 
     u_i        the updates that the attackers know      (m, n)
     epsilon    length of the hostile update over the length of the mean

@@ -1,7 +1,7 @@
 """Min-max: the largest shift of the mean within the spread of the honest updates.
 
 Shejwalkar and Houmansadr, "Manipulating the Byzantine: Optimizing Model Poisoning
-Attacks and Defenses for Federated Learning", NDSS 2021, section IV: Min-Max.
+Attacks and Defenses for Federated Learning", NDSS 2021: Min-Max, for unknown rules.
 
     u_i      the updates that the attackers know           (m, n)
     p        direction of the shift                        (n,)

@@ -916,7 +916,7 @@ ATTACKS = named(
          _FACTOR._replace(default=None, usual="the largest z of the paper",
                           help="z, number of deviations.")),
         paper=papers.BARUCH,
-        equation="Algorithm 3",
+        equation="the attack that prevents convergence",
         printed="as printed",
     ),
     Attack("ipm", "the negative mean of the KNOWN updates, times a factor",
@@ -933,7 +933,7 @@ ATTACKS = named(
                 "Direction of the move: minus the deviation, minus the mean, or minus the "
                 "sign of the mean.")),
         paper=papers.SHEJWALKAR,
-        equation="section IV, Min-Max",
+        equation="Min-Max, for unknown rules",
         printed="as printed; gamma is computed, the paper searches in steps",
     ),
     Attack("sybil", "one hostile update under many names: like ipm, with noise for each",

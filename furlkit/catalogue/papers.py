@@ -96,8 +96,8 @@ FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629", 2016,
     "Communication-Efficient Learning of Deep Networks from Decentralized Data",
     "McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Agüera y Arcas, Blaise")
 FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763", 2021,
-    "Federated Contrastive Representation Learning with Feature Fusion and Neighborhood Matching",
-    "")
+    "Distributed Unsupervised Visual Representation Learning with Fused Features",
+    "Wu, Yawen and Wang, Zhepeng and Zeng, Dewen and Li, Meng and Shi, Yiyu and Hu, Jingtong")
 SATTLER = Paper("Sattler et al.", "https://arxiv.org/abs/1903.02891", 2019,
     "Robust and Communication-Efficient Federated Learning from Non-IID Data",
     "Sattler, Felix and Wiedemann, Simon and Müller, Klaus-Robert and Samek, Wojciech")

@@ -37,16 +37,15 @@ COMMAND = command("compare",
     labels of the series are values of an option (20 and 100 for --epochs), this option
     may differ. A score is "stale" if the model file beside the score has changed since.
 
-    --claims reads a file with a table for each claim, with labels of --series:
+    --claims reads a file with one entry per claim, with labels of --series:
 
     \b
-      [[claims]]
-      claim = "FedCA is better than FedSimCLR"
-      higher = "FedCA"
-      lower = "FedSimCLR"
-      paper = 2.7           # higher minus lower, in points; optional
-      protocol = "linear"   # if not --protocol
-      value = "accuracy"    # if not --value
+      [claims]
+      "FedCA is better" = { higher = "FedCA", lower = "FedSimCLR", paper = 2.7 }
+
+    `paper` is higher minus lower, in points; optional, like `value` and `protocol`, which
+    replace --value and --protocol. A file may also have one table [[claims]] per claim,
+    with the text as `claim`.
 
     The verdict is "confirmed" if the 95% interval of higher minus lower is above 0 and
     the difference exceeds probe noise, "refuted" if the interval is below 0 and the

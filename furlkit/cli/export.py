@@ -44,7 +44,8 @@ COMMAND = command("export", "Write the bare encoder under torchvision's or timm'
                "Also write model.onnx for any number of images, and compare h with torch "
                "on random images (pip install 'furlkit[onnx]').", recorded=False),
         Option("torch-export", Flag(), False,
-               "Also write model.pt2 of torch.export for any number of images.",
+               "Also write model.pt2 of torch.export for any number of images; the file "
+               "contains no pickle.",
                recorded=False),
     ),
     group("Model card",

@@ -62,9 +62,11 @@ COMMAND = command("init", "Make the global model of round 0.",
                recorded=False, metavar="WEIGHTS",
                variable="source"),
         Option("run-name", Text("NAME"),
-               help="Name of the run: models and uploads inherit the name, and aggregate "
-                    "--parent leaves out uploads of other runs. Distinguishes two runs "
-                    "with equal options.", newer=True),
+               help="Id of the run: models and uploads inherit the id, and aggregate "
+                    "leaves out uploads of other runs. A name distinguishes two runs "
+                    "with equal options and seed, and joins several models of round 0 "
+                    "(clients with different networks) into a run.",
+               usual="a hash of options, seed and weights", newer=True),
         output("checkpoint"),
     ),
     ENCODER,

@@ -1,6 +1,7 @@
 """Checkpoints: weights of a model, and the facts needed to use the weights."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ class CheckpointFacts:
     losses are None if the client does not disclose them (local-train --tell).
     `init_seed`: the seed of class or cluster heads drawn by init; identifies untrained
     heads. `reading`: window of the images; None for 8-bit images. `state`: content hash
-    of the server's state written together with a global model. `run`: name of the run
-    (init --run-name), which later files inherit.
+    of the server's state written together with a global model. `run`: id of the run, by
+    init, which later files inherit: a hash (`run_id`), or the name of init --run-name.
+    None in files of earlier versions.
     """
 
     role: str
@@ -66,6 +68,19 @@ def write_checkpoint(
     """Write a model with finite values; return the content hash."""
     check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("checkpoint", facts))
+
+
+def run_id(tensors: Tensors, facts: CheckpointFacts, provenance: Provenance) -> str:
+    """Return the id of the run that starts from a model: 16 digits of a hash.
+
+    The hash covers options, seed, inputs, facts and weights, so an equal command gives an
+    equal id: two runs of one command need names.
+    """
+    digest = sha256(provenance.header("checkpoint", facts).to_json().encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name]).data)
+    return digest.hexdigest()[:16]
 
 
 def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:

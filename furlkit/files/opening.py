@@ -81,7 +81,11 @@ def first_line(path: Path | str) -> bytes:
 def read_bytes(path: Path | str, most: int) -> bytes:
     """Read a regular file of at most `most` bytes."""
     with open_regular(path) as stream, reading(path):
-        content = stream.read(most + 1)
+        # read() allocates the whole length before it reads.
+        size = min(os.fstat(stream.fileno()).st_size, most)
+        content = stream.read(size + 1)
+        if len(content) > size:
+            content += stream.read(most + 1 - len(content))
     if len(content) > most:
         raise InputError(f"{path}: has more than {most:,} bytes, furlkit's limit")
     return content

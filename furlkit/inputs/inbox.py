@@ -24,9 +24,9 @@ from furlkit.files.container.read import Container
 from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.members import Admission, admission_of, weights_of
+from furlkit.inputs.parent import EarlierUpload, check_parent, check_round
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
-    EarlierUpload,
     OpenedUpload,
     Sent,
     Taken,
@@ -35,8 +35,6 @@ from furlkit.inputs.uploads import (
     agreeing,
     check_enough,
     check_model_sizes,
-    check_parent,
-    check_round,
     check_table_size,
     options_of,
 )
@@ -136,7 +134,8 @@ class _Reader(NamedTuple, Generic[S, U]):
             check_round(sent, self.parent)
         self.admission.check_signature(sent)
         if self.parent:
-            check_parent(sent, self.parent)
+            partial = bool(self.options.settings.get("complete"))
+            check_parent(sent, self.parent, partial)
         check_table_size(sent, self.options.max_upload)
         return sent
 

@@ -13,19 +13,15 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from furlkit.catalogue import divided, recorded, rules
 from furlkit.errors import InputError, TooEarlyError
 from furlkit.files.clients import ClientId, client_order
-from furlkit.files.container.header import short
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.opening import same_bytes
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.settings import fill
-from furlkit.weights import online_name
 
-_TRAIN_AGAIN = "train that client again from the current global model"
+TRAIN_AGAIN = "train that client again from the current global model"
 # Facts that uploads of a round share, and the advice if they differ.
-ROUND = dict.fromkeys(("run", "round", "parent"), _TRAIN_AGAIN)
-# Maximum size of a client's additional tensors, relative to the model.
-MOST_NEW = 4
+ROUND = dict.fromkeys(("run", "round", "parent"), TRAIN_AGAIN)
 # Maximum size of a named model, relative to the usual model.
 MOST_TIMES = 16
 
@@ -109,14 +105,6 @@ class UnfitUpload(InputError):
         self.reasons = dict(reasons)
 
 
-class EarlierUpload(InputError):
-    """An upload of an earlier round, which is normal in an inbox."""
-
-    def __init__(self, message: str, round_: int, client: ClientId | None):
-        super().__init__(message)
-        self.round, self.client = round_, client
-
-
 def options_of(values: Mapping[str, Any]) -> UploadOptions:
     """Sort flat values into the options of aggregate."""
     settings, rest = divided(values, rules()[values["rule"]].options)
@@ -158,68 +146,6 @@ def check_enough(options: UploadOptions, clients: Sequence[Upload]) -> None:
         raise TooEarlyError(
             f"{found} reported, --at-least asks for {options.at_least}; run this "
             "command again after more uploads"
-        )
-
-
-def check_round(upload: OpenedUpload, parent: Sent) -> None:
-    """Check by header that an upload is of the round after this global model."""
-    now, found = parent.facts.round + 1, upload.facts.round
-    if found == now:
-        return
-    text = (
-        f"{upload.path}: is of round {found}; this is round {now}, which starts from "
-        f"{parent.path}"
-    )
-    if found is not None and found < now:
-        raise EarlierUpload(text, found, getattr(upload.facts, "client", None))
-    raise InputError(text)
-
-
-def check_parent(upload: OpenedUpload, parent: Sent) -> None:
-    """Check by header that an upload was trained from this global model.
-
-    Each upload is compared with the model and not with most uploads: strangers must not
-    outvote the clients.
-    """
-    if upload.facts.run != parent.facts.run:
-        raise InputError(
-            f"{upload.path}: is of run {upload.facts.run}, {parent.path} of run "
-            f"{parent.facts.run} (init --run-name); leave the upload out"
-        )
-    model = upload.opened.header.kind == "checkpoint"
-    # Rows of embed do not record the parent.
-    unknown = () if model else (None,)
-    if upload.facts.parent not in (*unknown, parent.content):
-        raise InputError(
-            f"{upload.path}: was trained from another model than {parent.path}; "
-            f"{_TRAIN_AGAIN}"
-        )
-    if model:
-        _check_net(upload, parent)
-
-
-def _check_net(upload: OpenedUpload, parent: Sent) -> None:
-    for fact in ("architecture", "mean", "std", "reading"):
-        ours, theirs = getattr(upload.facts, fact), getattr(parent.facts, fact)
-        if ours != theirs:
-            raise InputError(
-                f"{upload.path}: {fact} is {short(ours)}, {parent.path} has "
-                f"{short(theirs)}; {_TRAIN_AGAIN}"
-            )
-    shapes = {entry.name: entry.shape for entry in parent.opened.entries}
-    unknown = 0
-    for entry in upload.opened.entries:
-        shape = shapes.get(entry.name, shapes.get(online_name(entry.name)))
-        unknown += entry.size if shape is None else 0
-        if shape not in (None, entry.shape):
-            raise InputError(
-                f"{upload.path}: {entry.name} is {entry.shape}, {parent.path} has "
-                f"{shape}; was it trained with another --stem or --width?"
-            )
-    if unknown > MOST_NEW * parent.opened.size:
-        raise InputError(
-            f"{upload.path}: has {unknown:,} bytes of tensors that {parent.path} lacks, "
-            f"expected at most {MOST_NEW} times the model's size; {_TRAIN_AGAIN}"
         )
 
 

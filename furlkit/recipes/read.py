@@ -7,7 +7,9 @@ another run; [stages] has one command line per stage; [resources] is for cluster
 
 A table [SETTING.VALUE] applies if SETTING is VALUE. The table may set settings, and may
 change [SETTING.VALUE.stages], files and inputs like a recipe that extends this recipe;
-with `extends = "OTHER"`, the table [SETTING.OTHER] applies first.
+with `extends = "OTHER"`, the table [SETTING.OTHER] applies first. A command line that
+starts with `...` continues the line of the extended recipe or table. VALUE may be a
+pattern like "{rounds}x{epochs}": 2x10 sets rounds to 2 and epochs to 10.
 
 With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
 does not set. A setting may contain other settings, like
@@ -61,6 +63,7 @@ DECLARED = ("tables", "table", "lines", "claims")  # See `recipes.tables`.
 TABLES = ("settings", *SECTIONS, "resources", *DECLARED)
 # Placeholders of every step; a recipe cannot use these names for settings or files.
 COUNTERS = ("round", "client", "participants")
+CONTINUED = "..."  # The start of a command line that continues another line.
 SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
@@ -83,7 +86,7 @@ class Recipe:
     `removed`: stages of the extended recipe that this recipe drops. `inputs`: files that
     no stage writes; an input hides a file with an equal name.
     `resources`: resources of cluster jobs (see `recipes.resources`). `declared`: tables
-    and figures (see `recipes.tables`).
+    and figures (see `recipes.tables`). `presets`: see `preset_tables`.
     """
 
     path: Path
@@ -95,6 +98,7 @@ class Recipe:
     inputs: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict)
+    presets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,16 +177,33 @@ def _tables(path: Path, above: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
     if not (path.parent / base).exists():
         raise InputError(f"{path}: extends {base}: no such file")
-    return _merged(_tables(path.parent / base, (*above, realpath(path))), own)
+    return merged(_tables(path.parent / base, (*above, realpath(path))), own)
 
 
-def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Merge tables key by key; values of `own` win, and new keys come last."""
+def merged(
+    base: dict[str, Any], own: dict[str, Any], within: str = ""
+) -> dict[str, Any]:
+    """Merge tables key by key; values of `own` win, and new keys come last.
+
+    `within`: the key of both tables.
+    """
     found = dict(base)
     for key, value in own.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
-        found[key] = _merged(base[key], value) if both else value
+        if within == "stages" and key in base:
+            found[key] = _continued(base[key], value)
+        else:
+            found[key] = merged(base[key], value, key) if both else value
     return found
+
+
+def _continued(base: Any, own: Any) -> Any:
+    """Merge two declarations of a stage; `...` stands for the line of the base."""
+    before, after = (e if isinstance(e, dict) else {"run": e} for e in (base, own))
+    line, text = before.get("run"), after.get("run")
+    if line and isinstance(text, str) and text.startswith(CONTINUED):
+        return {**before, **after, "run": f"{line}{text.removeprefix(CONTINUED)}"}
+    return {**base, **own} if isinstance(own, dict) and base == before else own
 
 
 def _section(path: Path, tables: dict[str, Any], name: str) -> dict[str, Any]:
@@ -209,9 +230,14 @@ def _paths(path: Path, tables: dict[str, Any], section: str) -> dict[str, str]:
 
 def _stage(path: Path, name: str, value: Any) -> Stage:
     if isinstance(value, str):
-        return Stage(name, value)
+        value = {"run": value}
     if isinstance(value, dict) and value.keys() <= {"run", "rounds"} and "run" in value:
         run, rounds = value["run"], value.get("rounds", "")
+        if isinstance(run, str) and run.startswith(CONTINUED):
+            raise InputError(
+                f"{path}: [stages] {name}: starts with {CONTINUED}, but there is no line "
+                "to continue"
+            )
         if isinstance(run, str) and isinstance(rounds, str | int):
             return Stage(name, run, str(rounds))
     raise InputError(
@@ -225,8 +251,9 @@ def _with_sections(recipe: Recipe, tables: dict[str, Any]) -> Recipe:
     stages = dict(recipe.stages)
     lines = _section(recipe.path, tables, "stages")
     for name, line in lines.items():
-        if isinstance(line, dict) and name in stages:
-            line = {"run": stages[name].line, "rounds": stages[name].rounds, **line}
+        if name in stages:
+            base = {"run": stages[name].line, "rounds": stages[name].rounds}
+            line = _continued(base, line)
         if line == "":
             stages.pop(name, None)
         else:
@@ -275,11 +302,14 @@ def _check_case(recipe: Recipe, name: str, value: str) -> None:
     """Check a table [SETTING.VALUE]: settings, and sections like a recipe's."""
     where = f"{recipe.path}: [{name}.{value}]"
     own: dict[str, Any] = dict(recipe.cases[name][value])
-    _with_sections(recipe, {part: own.pop(part, {}) for part in SECTIONS})
     if (base := own.pop("extends", value)) not in recipe.cases[name]:
         known = ", ".join(recipe.cases[name])
         raise InputError(f"{where}: extends {base!r}, expected one of {known}")
-    _check_names(recipe, own, where, InputError)
+    variant = recipe
+    for table in _extended(recipe, name, value):
+        variant = _with_sections(variant, table)
+    own = {key: entry for key, entry in own.items() if key not in SECTIONS}
+    _check_names(recipe, [*NAMED.findall(value), *own], where, InputError)
     _check_values(own, where)
 
 
@@ -369,8 +399,14 @@ def listed_values(recipe: Recipe, given: Sequence[str]) -> dict[str, list[str]]:
 def run_of(recipe: Recipe, by_hand: Mapping[str, Value]) -> Run:
     """One run with these settings; the name of the folder, `out`, is not filled yet."""
     variant, settings = resolve(recipe, by_hand)
-    name = str(settings["preset"])
-    return Run(variant, settings, presets.tables(name) if name else {})
+    return Run(variant, settings, preset_tables(recipe, str(settings["preset"])))
+
+
+def preset_tables(recipe: Recipe, name: str) -> dict[str, Any]:
+    """Tables of a preset; a recipe reads a preset once."""
+    if name and name not in recipe.presets:
+        recipe.presets[name] = presets.tables(name)
+    return recipe.presets[name] if name else {}
 
 
 def _check_option(recipe: Recipe, key: str, word: str) -> None:
@@ -434,13 +470,14 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> tuple[Recipe, Setti
     by_hand = {key: _switch(recipe, key, value) for key, value in by_hand.items()}
     settings = {**recipe.settings, **by_hand}
     for name, cases in recipe.cases.items():
-        value = str(settings[name])
+        value, parts = _matched(cases, str(settings[name]))
         # Presets are checked by name elsewhere; a user's preset file is allowed.
         known = [*cases, str(recipe.settings[name])]
         if value not in known and name != "preset":
             raise UsageError(
                 f"{name}={value}: expected one of {', '.join(dict.fromkeys(known))}"
             )
+        settings |= {k: v for k, v in parts.items() if k not in by_hand}
         for table in _extended(recipe, name, value):
             if not table.keys().isdisjoint(SECTIONS):
                 recipe = _with_sections(recipe, table)
@@ -451,6 +488,17 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> tuple[Recipe, Setti
         k: _composed(k, settings, texts) if k in texts else settings[k]
         for k in settings
     }
+
+
+def _matched(cases: Iterable[str], value: str) -> tuple[str, dict[str, str]]:
+    """Name of the table for a value, and the settings in the name, if a pattern."""
+    for case in cases if value and value not in cases else ():
+        words = NAMED.split(case)  # Text, name, text, name, text.
+        text = [re.escape(word) for word in words[::2]]
+        found = re.fullmatch(r"([\w.]+?)".join(text), value)
+        if found and words[1::2]:
+            return case, dict(zip(words[1::2], found.groups(), strict=True))
+    return value, {}
 
 
 def _extended(recipe: Recipe, name: str, value: str) -> list[dict[str, Any]]:

@@ -46,24 +46,56 @@ job() {
     eval "after_$number=,$when:$id"
     all=$all,$when:$id
 }
-# queued: the jobs of this run in the queue, with the reason why they wait
+# queued: a line for each job of this run in the queue: number of the task, number of the
+# array, state, reason why it waits
 queued() {
-    squeue --me -h -o '%F %r|%Z|%j:' 2> /dev/null |
+    squeue --me -h -o '%A %F %T %r|%Z|%j:' |
         grep -F -e "|$here|$run:" -e "|$here|furlkit-next:$run:"
 }
-# is_queued: whether to wait; waiting jobs are cancelled if one of them cannot start
+# is_queued: whether to wait for jobs of this run
 is_queued() {
-    if queued | grep -q 'launch.failed.requeued.held'; then
-        echo "$run: cancels waiting jobs, because Slurm holds one of them" \\
-            "(launch failed requeued held)" >&2
-        queued | cut -d ' ' -f 1 | sort -u | xargs scancel --state=PENDING
-    fi
+    queued > /dev/null || return
+    cancel_held
+    cancel_ended
     queued > /dev/null
+}
+# cancel_held: if a job cannot start, cancel the waiting jobs
+cancel_held() {
+    queued | grep -q 'launch.failed.requeued.held' || return 0
+    echo "$run: cancels waiting jobs, because Slurm holds one of them" \\
+        "(launch failed requeued held)" >&2
+    queued | cut -d ' ' -f 2 | sort -u | xargs scancel --state=PENDING
+}
+# cancel_ended: cancel tasks that have ended, if Slurm shows them as running: a slurmctld
+# that crashes within seconds after the end of a task forgets the end
+cancel_ended() {
+    ended=$(ended_tasks)
+    test "$ended" || return 0
+    echo "$run: waits a minute, because Slurm shows tasks as running that have ended" >&2
+    sleep 60
+    ended=$(ended_tasks | grep -Fx "$ended" | paste -s -d ' ' -)
+    test "$ended" || return 0
+    echo "$run: cancels tasks that have ended: $ended" >&2
+    echo "$ended" | xargs scancel
+    # Slurm cancels the jobs that wait for these tasks.
+    sleep 10
+}
+# ended_tasks: numbers of tasks that run in the eyes of Slurm and have noted their end
+ended_tasks() {
+    for id in $(queued | sed -n 's/^\\([0-9]*\\) [0-9]* RUNNING .*/\\1/p'); do
+        if ! test -e "$FURLKIT_TASKS/$id"; then
+            echo "$run: task $id has not noted its start; if it does not start" \\
+                "within minutes, call: scancel $id" >&2
+        elif test "$(cat "$FURLKIT_TASKS/$id")" = ended; then
+            echo "$id"
+        fi
+    done
 }
 # skip_numbers: a slurmctld that crashed gives the numbers of lost jobs again, and a node
 # drains if it gets a number twice (Duplicate jobid); cancelled jobs use such numbers up
 skip_numbers() (
-    last=$(sort -n "$FURLKIT_STARTED" 2> /dev/null | tail -n 1) tasks=0
+    last=$(find "$FURLKIT_TASKS" -name '[0-9]*' | sed 's/.*\\///' | sort -n | tail -n 1)
+    tasks=0
     while test "$last"; do
         id=$(echo '#!/bin/sh' | submit - --parsable --hold \\
             --job-name=furlkit-number --output=/dev/null)
@@ -79,17 +111,18 @@ skip_numbers() (
 # job waits for JOBS, the jobs of other runs.
 begin() {
     run=$1 others=${2-} count=0 all='' here=$(pwd -P)
+    export FURLKIT_TASKS="$run/plan/log/tasks"
     if test -z "${only-}" && is_queued; then
         echo "$run: has jobs in the queue; wait for them, or cancel them" >&2
         code=75
         return 1
     fi
-    mkdir -p "$run/plan/log" || exit
+    mkdir -p "$FURLKIT_TASKS" || exit
     logs=$(printf '%s' "$run/plan/log" | sed 's/%/%%/g')
-    export FURLKIT_STARTED="$run/plan/log/started.txt"
     left=$("$furlkit" status --left "$run") || exit
     eval "$left"
 }
+squeue --me -h > /dev/null # ends this script if slurmctld does not answer
 """
 _END = """\
 # After a crash of slurmctld, nodes may need the administrator.
@@ -116,11 +149,17 @@ next() {
     script << END | submit - --export=ALL --job-name="furlkit-next:$run" \\
         --output="$logs/window-$1.txt" --dependency="${all#,}" \\
         --kill-on-invalid-dep=yes > /dev/null
-0) exec sh "\\$FURLKIT_SCRIPT" "\\$FURLKIT_RUN" $1 ;;
+0) sh "\\$FURLKIT_SCRIPT" "\\$FURLKIT_RUN" $1 ;;
 esac
 END
 }
 """
+_NOTES = """\
+#!/bin/sh
+# note WORD: note that this task has started or ended, for use after a crash of slurmctld
+note() { echo "$1" > "$FURLKIT_TASKS/$SLURM_JOB_ID"; }
+note started
+trap 'note ended' EXIT"""
 _RUN = """\
 # run COMMAND...: before the time limit, tell furlkit to save; if furlkit has stopped and
 # can resume (exit code 75), this task goes back to the queue
@@ -250,9 +289,7 @@ def _options(found: Resources) -> Lines:
 def _script(found: Resources, more: str) -> Lines:
     """Yield the shell function that prints the first lines of every job script."""
     launch = f"{found.launch} " if found.launch else ""
-    # Numbers of started tasks, for skip_numbers.
-    note = 'echo "$SLURM_JOB_ID" >> "$FURLKIT_STARTED"'
-    lines = ["#!/bin/sh", *found.setup, note]
+    lines = [_NOTES, *found.setup]
     if found.wait_for_files:
         lines.append(f"export FURLKIT_WAIT_FOR_FILES={found.wait_for_files}")
     text = _RUN % {"launch": launch, "restarts": found.restarts}

@@ -25,9 +25,10 @@ one step for each command, with an option --series LABEL=FILE,... per line. A va
 with {mu} only in the text shows the files of all values. A list may also be the name of a
 setting in braces; the setting may depend on the variables before. `needs` lists further
 runs, in the form of a line, that runs of lines read files of. `extends = "1"` starts with
-the entries of another table. {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins
+the entries of another table; `over`, `for` and `settings` of both are merged. {recipe} and {folder} are the paths of the recipe, {table}
+is the name of the table. `tables = ["1", "2"]` joins
 tables under one name. `option` replaces --series; an empty option passes the files
-without labels.
+without labels. `label = "{split}:{label}"` changes the label of every line.
 
 paper.csv, beside the recipe, has the columns of `published`, columns named like settings
 or variables, and last a label and a number.
@@ -56,6 +57,7 @@ from furlkit.recipes.read import (
     filled_out,
     folder_name,
     listed_values,
+    merged,
     run_of,
     suggestion,
 )
@@ -63,8 +65,9 @@ from furlkit.recipes.read import (
 KEY, PAPER, FILE = "table", "paper.csv", "{linear@final}"
 KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
-    *("settings", "needs", "out", "tables", "extends"),
+    *("label", "settings", "needs", "out", "tables", "extends"),
 )
+JOINED = ("over", "for", "settings")  # Merged with the entries of the extended table.
 VARIED = ("row", "seed", "out")  # Settings that differ between the lines of a table.
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
@@ -154,6 +157,7 @@ def _tables(
         own = entries.get("settings", {})
         base = {**own, **by_hand, **_settings(recipe, choice)}
         places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
+        places |= {KEY: name}
         usual = run_of(recipe, {"seed": seeds[0], **base}).settings
         # More options of a stage may have the name of a file.
         others = {*VARIED, *recipe.stages, *recipe.files}
@@ -174,10 +178,12 @@ def _entries(recipe: Recipe, name: str) -> dict[str, Any]:
             where = f"{recipe.path}: [{KEY}.{names[-1]}]"
             raise InputError(f"{where}: extends {base!r}, expected another table")
         names.append(base)
-    found = _section(recipe, "tables")
+    found: dict[str, Any] = {}
     for each in reversed(names):
-        found = {**found, **known[each]}
-    return found
+        own = known[each]
+        both = {k: own[k] for k in JOINED if k in own}
+        found = {**found, **own, **merged({k: found.get(k) for k in both}, both)}
+    return {**_section(recipe, "tables"), **found}
 
 
 def _choices(
@@ -219,7 +225,9 @@ def _lines(
 ) -> Iterator[Line]:
     """Lines of every choice of the variables in `for`, and of every seed."""
     known: set[str] = set()
-    for label, text in _declared_lines(table):
+    form = str(table.entries.get("label", "{label}"))
+    for name, text in _declared_lines(table):
+        label = form.replace("{label}", name) if name else ""
         for choice in repeated:
             values = {**table.values, **choice}
             words = shlex.split(_filled(text, values))
@@ -324,7 +332,7 @@ def _commands(table: Table) -> Iterator[tuple[str, list[str]]]:
         suffix = ".csv" if words[0] == "compare" else ".png"
         same = sum(name.endswith(suffix) for name in names)
         names.append(f"{table.name}{f'-{same + 1}' if same else ''}{suffix}")
-        if "title" in table.entries and "--title" not in words:
+        if table.entries.get("title") and "--title" not in words:
             words += ["--title", table.text("title")]
         if words[0] == "compare" and "--claims" not in words:
             words += _published(table)

@@ -42,10 +42,12 @@ from furlkit.recipes.read import (
     Run,
     Stage,
     Value,
+    preset_tables,
     suggestion,
 )
 
-PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?((?:\|[\w@*]+)*)\}")
+PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*)?((?:\|[\w@*]+)*)\}")
+SWITCH = re.compile(r"\{\w+\?\}")  # {name?} of version 0.1.
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 GROUPED = (["audit"], ["evaluate"], ["plot"])  # Commands with names of two words.
 ROUNDS = ("last", "own", "final", "all")
@@ -195,6 +197,11 @@ def _command(line: str, where: str) -> Command:
 
 def _split(line: str, where: str) -> Iterator[tuple[bool, str]]:
     """Pieces of a line; pieces in brackets are optional."""
+    if switch := SWITCH.search(line):
+        raise InputError(
+            f"{where}: {switch[0]} is no placeholder; change or remove the stage in a "
+            "table [SETTING.VALUE.stages]"
+        )
     for number, text in enumerate(OPTIONAL.split(line)):
         if "[" in text or "]" in text:
             raise InputError(f"{where}: brackets do not match, or are nested")
@@ -214,9 +221,6 @@ def _fill(run: Run, word: str) -> list[Word]:
     alone = PLACEHOLDER.fullmatch(word)
     if alone and isinstance(values := run.values.get(alone[1]), list):
         return [(str(value),) for value in values]
-    if alone and alone[3] == "?":
-        _text_of(run.values.get(alone[1], ""))
-        return []
     parts: list[str | Ref] = []
     end = 0
     for match in PLACEHOLDER.finditer(word):
@@ -298,7 +302,7 @@ def _preset_tables(run: Run, parts: list[Part]) -> dict[str, Any]:
     for flag, word in pairwise(words):
         if flag == ("--preset",) and isinstance(word[0], str):
             try:
-                return presets.tables(word[0])
+                return preset_tables(run.recipe, word[0])
             except FurlkitError:  # The check of the command reports the error.
                 return {}
     return run.preset
@@ -315,8 +319,21 @@ def _shown(run: Run, part: str | Ref) -> str:
 def path_of(run: Run, name: str) -> str:
     """Path of a file or input, with placeholders for the round and {client} only."""
     recipe = run.recipe
-    pattern = {**recipe.files, **recipe.inputs}.get(name, f"{name}.safetensors")
+    pattern = {**recipe.files, **recipe.inputs}.get(name) or _usual_path(run, name)
     return NAMED.sub(lambda found: _in_path(run, name, found), pattern)
+
+
+def _usual_path(run: Run, name: str) -> str:
+    """Path of a file that [files] does not list: NAME.json for metrics."""
+    for stage in run.recipe.stages.values():
+        words = stage.line.split()
+        command = (
+            command_at(words) if ("-o", f"{{{name}}}") in pairwise(words) else None
+        )
+        kind = _flags(command.name)["output"].kind if command else None
+        if isinstance(kind, File) and kind.kind == "metrics":
+            return f"{name}.json"
+    return f"{name}.safetensors"
 
 
 def _in_path(run: Run, name: str, found: re.Match) -> str:

@@ -32,22 +32,29 @@ RECIPE = ("extends", "stages")  # Every recipe has one of these entries.
 
 
 def read_claims(path: Path, labels: Collection[str]) -> list[Claim]:
-    """Claims of the [[claims]] tables of a file; `labels`: labels of the series.
+    """Claims of the table [claims], or of [[claims]]; `labels`: labels of the series.
 
     The file may be a recipe.
     """
     tables = read_toml(path)
     found = tables.get("claims")
     alone = tables.keys() == {"claims"} or not tables.keys().isdisjoint(RECIPE)
-    if not alone or not isinstance(found, list) or not found:
+    if not alone or not isinstance(found, dict | list) or not found:
         names = ", ".join(map(short, tables)) or "nothing"
         raise InputError(
-            f"{path}: has {names}; expected one [[claims]] table for each claim"
+            f"{path}: has {names}; expected a table [claims] with one entry per claim"
         )
+    if isinstance(found, dict):
+        found = [_named(text, entry) for text, entry in found.items()]
     return [
         _claim(f"{path}: claim {number}", table, labels)
         for number, table in enumerate(found, 1)
     ]
+
+
+def _named(text: str, entry: Any) -> Any:
+    """Entry of [claims] in the form of a table [[claims]], with the text."""
+    return {"claim": text, **entry} if isinstance(entry, dict) else entry
 
 
 def _claim(where: str, table: Any, labels: Collection[str]) -> Claim:

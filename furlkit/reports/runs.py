@@ -1,5 +1,6 @@
 """Headers of the files of runs, below folders."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os.path import realpath
@@ -80,10 +81,12 @@ def two_runs(files: Iterable[File]) -> str:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Files by suffix, without hidden files and hidden folders."""
-    for path in sorted(folder.rglob("*.safetensors")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and path.is_file():
-            yield path
+    found: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        wanted = (n for n in names if n.endswith(".safetensors") and n[0] != ".")
+        found += (os.path.join(place, name) for name in wanted)
+    yield from (path for path in sorted(map(Path, found)) if path.is_file())
 
 
 def _read_file(path: Path) -> File:

@@ -43,6 +43,15 @@ def make_images(folder: Path) -> dict[str, str]:
     return {"PUBLIC": str(public)}
 
 
+def signing_steps(folder: Path, method: str, keys: dict[str, Path]) -> str:
+    """Write a script that gives each side a key, if the side has one; return the path."""
+    sides = "".join(f"{name}) KEY={path} ;;\n" for name, path in keys.items())
+    script = f'case ${{3:-server}} in\n{sides}esac\nexport KEY\nexec sh {steps(method)} "$@"\n'
+    path = folder / "signing.sh"
+    path.write_text(f"KEY=\n{script}")
+    return str(path)
+
+
 class Plain:
     """Rounds by plain commands in this process; nothing is copied."""
 

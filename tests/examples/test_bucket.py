@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -22,8 +23,10 @@ from tests.examples.couriers import (
     Plain,
     make_images,
     may_make_networks,
+    signing_steps,
     steps,
 )  # fmt: skip
+from tests.helpers import furlkit
 from tests.slurm.daemons import free_port
 
 SCRIPTS = ROOT / "examples" / "bucket"
@@ -35,7 +38,7 @@ class Sides:
 
     def __init__(self, folder: Path, method: str, environment: dict[str, str]):
         self.folder, self.method = folder, method
-        self.bucket = str(folder / "bucket")
+        self.bucket, self.steps = str(folder / "bucket"), steps(method)
         self.processes: list[subprocess.Popen] = []
         self.environment = {**environment, **METHODS[method], **make_images(folder)}
         for name in ("server", *SITES):
@@ -45,9 +48,9 @@ class Sides:
     def start(self, name: str, rounds: int, **options: str) -> subprocess.Popen:
         """Start the script of a side, for rounds up to a number."""
         images = str(self.folder / "images" / name)
-        words = ["site.sh", steps(self.method), name, images, self.bucket, str(rounds)]
+        words = ["site.sh", self.steps, name, images, self.bucket, str(rounds)]
         if name == "server":
-            words = ["server.sh", steps(self.method), self.bucket, str(rounds), *SITES]
+            words = ["server.sh", self.steps, self.bucket, str(rounds), *SITES]
         process = subprocess.Popen(
             [*self.enter(name), "sh", str(SCRIPTS / words[0]), *words[1:]],
             cwd=self.folder / name, env={**self.environment, **options},
@@ -147,20 +150,29 @@ def test_killed_sides_resume_and_a_missing_site_is_left_out(sides):
     assert sent == dict.fromkeys(names, ("root", 0))
 
 
-def test_a_quorum_that_is_not_met_is_resumable(sides):
+def write_parcel(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """Write an object by hand, as a stranger would; return the bytes."""
+    with tarfile.open(path, "w") as parcel:
+        for member, content in members:
+            member.size = len(content)
+            parcel.addfile(member, BytesIO(content))
+    return path.read_bytes()
+
+
+def test_below_the_quorum_the_server_waits(sides):
     sides = sides("fedsimclr")
     server = sides.start("server", 1, WAIT="0")
-    _, said = server.communicate()
-    assert server.returncode == 75 and b"round 1: 0 uploads" in said
-    sides.run(1, "server", "st-mary", "north", EXPECT="2")
+    sides.start("st-mary", 1)
+    wait_for(sides.folder / "server" / "got" / "1" / "st-mary", server)
+    ended(sides.start("north", 1))
+    ended(server)
     assert sides.result(1) == sides.plain((("st-mary", "north"),))
 
 
-def test_a_round_with_too_few_valid_uploads_opens_again(sides, courier):
+def test_a_round_with_too_few_valid_uploads_opens_again(sides):
     sides = sides("fedsimclr")
-    (sides.folder / "fake" / "model").mkdir(parents=True)
-    (sides.folder / "fake" / "model" / "east.safetensors").write_text("no model")
-    assert courier("put.sh", "fake", str(sides.object("east", 1))).returncode == 0
+    fake = tarfile.TarInfo("./model/east.safetensors")
+    write_parcel(sides.object("east", 1), (fake, b"no model"))
     server, north = (sides.start(name, 1, EXPECT="2") for name in ("server", "north"))
     ended(north)
     _, said = server.communicate(timeout=120)
@@ -169,64 +181,83 @@ def test_a_round_with_too_few_valid_uploads_opens_again(sides, courier):
     assert sides.result(1) == sides.plain((("st-mary", "north"),))
 
 
-@pytest.fixture
-def courier(tmp_path, by_copies) -> Callable[..., subprocess.CompletedProcess]:
-    """Call put.sh or get.sh in the test's folder."""
-
-    def call(script: str, *words: str, **more: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            ["sh", str(SCRIPTS / script), *words], cwd=tmp_path,
-            env={**by_copies, **more}, capture_output=True, text=True,
-        )  # fmt: skip
-
-    return call
+def test_an_object_is_never_replaced(sides):
+    sides = sides("fedsimclr")
+    before = write_parcel(sides.object("north", 1), (tarfile.TarInfo("./a.sig"), b"a"))
+    sides.run(0, "server")
+    for _ in range(2):
+        north = sides.start("north", 1)
+        north.communicate(timeout=120)
+        assert north.returncode == 65
+    assert sides.object("north", 1).read_bytes() == before
 
 
-def test_an_object_is_never_replaced(tmp_path, courier):
-    for folder in ("1", "2"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.safetensors").write_text(folder)
-        (tmp_path / folder / "a.log.jsonl").write_text("stays at the site")
-    assert courier("put.sh", "1", "object.tar").returncode == 0
-    assert courier("put.sh", "2", "object.tar").returncode == 65
-    assert not (tmp_path / "2.sent").exists()
-    assert courier("get.sh", "object.tar", "got/1").returncode == 0
-    files = {path.name: path.read_text() for path in (tmp_path / "got" / "1").iterdir()}
-    assert files == {"a.safetensors": "1"}
-
-
-def test_a_parcel_with_a_link_is_refused(tmp_path, courier):
-    with tarfile.open(tmp_path / "object.tar", "w") as parcel:
-        member = tarfile.TarInfo("model")
-        member.type, member.linkname = tarfile.SYMTYPE, "../north/model"
-        parcel.addfile(member)
-    done = courier("get.sh", "object.tar", "got/1")
-    assert done.returncode == 65 and "../north/model" in done.stderr
-    assert not (tmp_path / "got" / "1").exists()
+def test_links_in_a_parcel_are_not_unpacked(sides):
+    """East tries to send the upload of north a second time."""
+    sides = sides("fedsimclr")
+    link = tarfile.TarInfo("model")
+    link.type, link.linkname = tarfile.SYMTYPE, "../north/model"
+    write_parcel(sides.object("east", 1), (link, b""))
+    sides.run(1, "server", "st-mary", "north", EXPECT="2")
+    assert not (sides.folder / "server" / "got" / "1" / "east").exists()
+    assert sides.result(1) == sides.plain((("st-mary", "north"),))
 
 
 @pytest.mark.skipif(shutil.which("age") is None, reason="needs age")
-def test_age_encrypts_a_parcel_for_the_server(tmp_path, courier):
-    text = subprocess.run(["age-keygen"], capture_output=True, text=True, check=True)
-    (tmp_path / "server.key").write_text(text.stdout)
-    recipient = text.stdout.split("public key: ")[1].split()[0]
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "a.safetensors").write_text("secret")
-    seal = {"SEAL": f"age -r {recipient}"}
-    assert courier("put.sh", "1", "object.tar", **seal).returncode == 0
-    assert b"secret" not in (tmp_path / "object.tar").read_bytes()
-    opened = {"OPEN": "age -d -i server.key"}
-    assert courier("get.sh", "object.tar", "got/1", **opened).returncode == 0
-    assert (tmp_path / "got" / "1" / "a.safetensors").read_text() == "secret"
-    assert courier("get.sh", "object.tar", "got/2").returncode != 0
+def test_age_encrypts_parcels_for_the_other_side(sides):
+    sides = sides("fedsimclr")
+    keys = {}
+    for name in ("server", "north"):
+        made = subprocess.run(
+            ["age-keygen"], capture_output=True, text=True, check=True
+        )
+        (sides.folder / name / "key").write_text(made.stdout)
+        keys[name] = made.stdout.split("public key: ")[1].split()[0]
+    both = {"OPEN": "age -d -i key", "AT_LEAST": "1", "EXPECT": "1"}
+    server = sides.start("server", 1, **both, SEAL=f"age -r {keys['north']}")
+    ended(sides.start("north", 1, **both, SEAL=f"age -r {keys['server']}"))
+    ended(server)
+    for path in (sides.object("server", 0), sides.object("north", 1)):
+        assert path.read_bytes().startswith(b"age-encryption.org")
+        assert b"safetensors" not in path.read_bytes()
+    assert sides.result(1) == sides.plain((("north",),))
+
+
+def test_the_server_takes_signed_uploads_and_sites_take_signed_models(
+    sides, keys, allowed
+):
+    """North has a stranger's key, east no key."""
+    sides = sides("fedca")
+    signers = {"SIGNERS": str(allowed("server", *SITES)), "AT_LEAST": "1"}
+    signing = {name: keys(name) for name in ("server", "st-mary")}
+    signing["north"] = keys("mallory")
+    sides.steps = signing_steps(sides.folder, sides.method, signing)
+    server, *sites = [sides.start(name, 1, **signers) for name in ("server", *SITES)]
+    for process in sites:
+        ended(process)
+    _, said = server.communicate(timeout=300)
+    assert server.returncode == 0, said.decode()
+    assert b"north.safetensors.sig is no valid signature of client north" in said
+    assert b"east.safetensors: has no signature of client east" in said
+    assert sides.result(1) == sides.plain((("st-mary",),))
+    # A model of a stranger in place of the server's.
+    second = sides.folder / "east" / "got" / "1"
+    shutil.copytree(sides.folder / "server" / "put" / "1", second)
+    for path in second.glob("*.safetensors"):
+        assert furlkit("sign", path, "--key", keys("mallory")) == 0
+    east = sides.start("east", 2, **signers)
+    _, said = east.communicate(timeout=300)
+    assert east.returncode == 65 and b"no valid signature of the server" in said
 
 
 def test_scripts_are_short_and_clean():
+    """A side runs one script, and the commands of the method."""
     scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.parent.glob("rounds/*.sh")])
-    assert len(scripts) == 7
+    assert len(scripts) == 5
     for script in SCRIPTS.glob("*.sh"):
         lines = script.read_text().splitlines()
         assert sum(not line.lstrip().startswith("#") for line in lines) <= 15
+        assert max(map(len, lines)) <= 120
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", *map(str, scripts)], check=True)
 
@@ -346,18 +377,14 @@ def test_three_rounds_through_rclone_give_the_bytes_of_plain_commands(
 @pytest.mark.parametrize("kind", ["webdav", "sftp"])
 def test_rclone_never_replaces_an_object(remote, kind):
     sides = remote(kind, "fedsimclr")
-    for text, code in (("first", 0), ("second, longer", 65)):
-        folder = sides.folder / "east" / text.split(",")[0]
-        folder.mkdir()
-        (folder / "a.safetensors").write_text(text * 10_000)
-        words = ["sh", str(SCRIPTS / "put.sh"), folder.name, "bucket:/east/1.tar"]
-        command = [*sides.enter("east"), *words]
-        done = subprocess.run(
-            command, cwd=folder.parent, env=sides.environment, capture_output=True
-        )
-        assert done.returncode == code, done.stderr
-    with tarfile.open(sides.object("east", 1)) as parcel:
-        assert parcel.extractfile("./a.safetensors").read() == b"first" * 10_000
+    before = b"first" * 10_000
+    (sides.folder / "east" / "first").write_bytes(before)
+    assert sides.rclone("east", "copyto", "first", "bucket:/east/1.tar") == 0
+    sides.run(0, "server")
+    east = sides.start("east", 1)
+    _, said = east.communicate(timeout=120)
+    assert east.returncode == 65, said
+    assert sides.object("east", 1).read_bytes() == before
 
 
 @pytest.mark.slow

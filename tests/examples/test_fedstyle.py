@@ -216,7 +216,7 @@ def test_claims_are_about_lines_of_the_experiment(plan):
     assert values(command, "--claims") == [str(PAPER)]
     labels = {text.partition("=")[0] for text in values(command, "--series")}
     claims = tomllib.loads(PAPER.read_text())["claims"]
-    named = {c[side] for c in claims for side in ("higher", "lower")}
+    named = {c[side] for c in claims.values() for side in ("higher", "lower")}
     assert len(labels) == 4 * (4 + 5 + 3 + 3) and named <= labels
 
 
@@ -363,7 +363,7 @@ def test_means_of_the_paper_are_those_of_its_styles_up_to_rounding():
 def test_the_claims_have_the_paper_s_differences():
     found, datasets = paper(), {"digit32": "digit", "pacs32": "officehome"}
     claims = tomllib.loads(PAPER.read_text())["claims"]
-    for claim in (c for c in claims if "paper" in c):
+    for claim in (c for c in claims.values() if "paper" in c):
         where, loss, score, higher = claim["higher"].split()
         ours, each = where.split("-")
         dataset, lower = datasets[ours], claim["lower"].split()[-1]

@@ -23,6 +23,7 @@ from tests.examples.couriers import (
     Plain,
     make_images,
     may_make_networks,
+    signing_steps,
     steps,
 )  # fmt: skip
 from tests.slurm.daemons import free_port
@@ -35,7 +36,7 @@ class Federation:
     """The trial of loopback.sh; each node is in a network namespace if permitted."""
 
     def __init__(self, folder: Path, method: str, environment: dict[str, str]):
-        self.folder, self.method = folder, method
+        self.folder, self.method, self.steps = folder, method, steps(method)
         self.network = Network() if may_make_networks() else None
         self.host, self.port = "10.77.0.1" if self.network else "127.0.0.1", free_port()
         more = {"HOST": self.host, "PORT": str(self.port)}
@@ -66,7 +67,7 @@ class Federation:
     def trial(self, rounds: int, *names: str, run: str = "") -> subprocess.Popen:
         """Start loopback.sh with the nodes of these sites."""
         sites = [f"{name}=images/{name}" for name in names]
-        words = ("sh", SCRIPTS / "loopback.sh", "trial", steps(self.method), rounds)
+        words = ("sh", SCRIPTS / "loopback.sh", "trial", self.steps, rounds)
         return self.start("server", *words, *sites, RUN=run)
 
     def node(self, name: str) -> subprocess.Popen:
@@ -94,12 +95,13 @@ class Federation:
         paths = [self.folder / "log", *sorted(self.folder.glob("trial/*.log"))]
         return "\n".join(f"== {p.name}\n{p.read_text()[-3000:]}" for p in paths)
 
-    def result(self) -> bytes:
-        return (self.folder / "trial/server/put/3/global.safetensors").read_bytes()
+    def result(self, round_: int = 3) -> bytes:
+        path = self.folder / f"trial/server/put/{round_}/global.safetensors"
+        return path.read_bytes()
 
-    def plain(self) -> bytes:
+    def plain(self, rounds: tuple[tuple[str, ...], ...] = ROUNDS) -> bytes:
         (self.folder / "plain").mkdir()
-        return Plain(self.folder / "plain", self.method).run(ROUNDS)
+        return Plain(self.folder / "plain", self.method).run(rounds)
 
     def stop(self) -> None:
         """End every process that still runs, and its children."""
@@ -158,6 +160,23 @@ def test_three_rounds_through_flower_give_the_bytes_of_plain_commands(
     trial.ended(trial.trial(2, "st-mary", "east", run="expect=2"))
     trial.ended(trial.trial(3, *SITES))
     assert trial.result() == trial.plain()
+
+
+@slow
+def test_signed_uploads_and_models_through_flower(federation, keys, allowed):
+    """North has a stranger's key, east no key: the model is of st-mary alone."""
+    trial = federation("fedsimclr")
+    trial.environment |= {"SIGNERS": str(allowed("server", *SITES)), "AT_LEAST": "1"}
+    signing = {name: keys(name) for name in ("server", "st-mary")}
+    signing["north"] = keys("mallory")
+    trial.steps = signing_steps(trial.folder, trial.method, signing)
+    trial.ended(trial.trial(1, *SITES))
+    assert trial.result(1) == trial.plain((("st-mary",),))
+    assert (trial.folder / "trial/east/got/0/global.safetensors.sig").exists()
+    arrived = {path.name for path in (trial.folder / "trial/server/got/1").iterdir()}
+    assert arrived == set(
+        SITES
+    )  # the uploads of north and east came, and were left out
 
 
 @slow

@@ -1,4 +1,4 @@
-"""examples/hostile: its recipes, its Makefile, its page, and a tiny run."""
+"""examples/hostile: recipes, tables, page, and a tiny run."""
 
 import json
 import re
@@ -10,7 +10,6 @@ from furlkit.data.sets.source import Source
 from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 
 HOSTILE = EXAMPLES / "hostile"
-MAKE = "make -f examples/hostile/Makefile"
 ROWS = {
     "mean": "mean", "median": "median", "trimmed-mean": "trimmed-mean",
     "geometric-median": "geometric-median", "krum": "krum", "multi-krum": "krum",
@@ -72,16 +71,27 @@ def test_every_row_is_planned(plan, dataset, attack, hostile):
 @needs_make
 def test_the_page_s_commands(recorded, check_all):
     commands = [c for block in blocks(HOSTILE / "README.md") for c in recorded(block)]
-    assert sum(command[0] == "plan" for command in commands) >= 12
+    assert sum(command[0] == "plan" for command in commands) == 4
     check_all(commands)
 
 
-def test_the_makefile_s_own_examples_exist():
-    text = (HOSTILE / "Makefile").read_text()
-    shown = re.findall(r"^# +make .*Makefile(?: -j2)? ([a-z-]+) {2,}", text, re.M)
-    assert {"table-none", "table-scale", "table-flip", "table-noise"} <= {*shown}
-    kinds = {"table", "tables", "success", "named"}
-    assert {target.split("-")[0] for target in shown} == kinds
+def test_tables_compare_every_rule_with_honest_clients(plan):
+    """The reference has no hostile client; hostile=30 reaches the other runs."""
+    given = ("table=attacks", "attack=flip", "hostile=30", "dataset=digits", "rounds=1")
+    steps = plan(HOSTILE / "tables.toml", *given)
+    folder = "exp/hostile/digits"
+    (table,) = (s["command"] for s in steps if s["command"][0] == "compare")
+    last = {row: f"{folder}/flip-30/{row}/seed0/r001/linear.json" for row in ROWS}
+    last |= {"nobody lies": f"{folder}/none/mean/seed0/r001/linear.json"}
+    last |= {"untrained": f"{folder}/none/mean/seed0/r000/linear.json"}
+    assert {*values(table, "--series")} == {f"{k}={v}" for k, v in last.items()}
+    for step in of(steps, "lie"):
+        honest = "/none/" in step["outputs"][0]
+        attackers = CLIENTS["0" if honest else "30"]
+        assert values(step["command"], "--clients") == [attackers]
+    chosen = plan(HOSTILE / "tables.toml", *given, "row=clip")
+    (table,) = (s["command"] for s in chosen if s["command"][0] == "compare")
+    assert len(values(table, "--series")) == 3
 
 
 @pytest.mark.parametrize("kind", ["scale", "noise"])
@@ -155,15 +165,14 @@ def test_the_results_agree_with_the_advice():
         honest, losses = float(table[0][1]), {}
         for row, _, *attacked, worst in table:
             losses[row] = min(map(float, attacked)) - honest
-            assert float(worst) == pytest.approx(losses[row], abs=0.05)
+            assert float(worst) == pytest.approx(losses[row], abs=0.11)  # rounding
         assert max(losses, key=losses.__getitem__) == "clip"
     text = (HOSTILE / "RESULTS.md").read_text()
-    assert (
-        f"loses least in the worst case of the table below, {-losses_of('clip'):.1f}"
-        in text
-    )
-
-
-def losses_of(row: str) -> float:
-    """Worst loss of a rule with three hostile clients, as the table has it."""
-    return next(float(cells[-1]) for cells in tables_of_results()[0] if cells[0] == row)
+    rows = re.findall(r"^\| `([\w-]+)` ((?:\| -[\d.]+ ){3})\| [-+]", text, re.M)
+    by_seed = {row: [float(x) for x in re.findall(r"-[\d.]+", xs)] for row, xs in rows}
+    assert [*by_seed] == list(ROWS)
+    best = by_seed.pop("clip")
+    for number, loss in enumerate(best):
+        assert max(losses[number] for losses in by_seed.values()) < loss
+    said = f"with each of three seeds: {-max(best):.1f} to {-min(best):.1f} points"
+    assert said in text

@@ -90,6 +90,18 @@ def test_there_are_31_and_the_pages_list_them():
             assert bool(drawn) >= item.drawn, item
 
 
+def test_command_lines_have_no_switches():
+    """Rows change stages; {name?} in a command line is gone."""
+    paths = [*EXAMPLES.rglob("*.toml")]
+    assert len(paths) > 20
+    for path in paths:
+        assert not re.search(r"\{\w+\?\}", path.read_text()), path
+
+
+def test_no_makefile_of_a_paper_remains():
+    assert [p.parent.name for p in EXAMPLES.rglob("Makefile")] == ["demo"]
+
+
 def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")]
 

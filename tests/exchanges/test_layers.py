@@ -128,6 +128,9 @@ def test_the_start_is_needed_to_complete(folder, run):
     outcome = run(*words)
     assert outcome.code == 2 and "--parent" in outcome.err
     alone = complete(folder, "part")
-    assert furlkit(*alone) == 0
+    outcome = run(*alone)
+    assert outcome.code == 65 and "--complete" in outcome.err
+    start = alone.index("--parent")
+    assert furlkit(*alone[:start], *alone[start + 2 :]) == 0
     outcome = run(*train(folder, "--client", 0, output="x", model="part"))
     assert outcome.code == 65 and "lacks" in outcome.err

@@ -77,6 +77,15 @@ def written(_world, tmp_path_factory):
         ("local-train", p, folder / "clusters", *DIGITS, "--client", 0, *ONE,
          "--objective", "cluster", "-o", folder / "clustered"),
         ("evaluate", "knn", g, *DIGITS, "-o", folder / "knn.json"),
+        ("local-train", p, g, *DIGITS, "--client", 0, *ONE, "--objective", "spectral",
+         "--correlations-out", folder / "correlations_0",
+         "--private-out", folder / "private_spectral", "-o", folder / "spectral"),
+        ("aggregate", "--rule", "correlations", folder / "correlations_0",
+         "-o", folder / "correlations"),
+        ("aggregate", "--rule", "fedavgm", client, "--parent", g,
+         "--state-out", folder / "server", "-o", folder / "moved"),
+        ("local-train", p, folder / "moved", *DIGITS, "--client", 0, *ONE,
+         "-o", folder / "second"),
     )  # fmt: skip
     for command in commands:
         code, said = call(*command)
@@ -125,6 +134,17 @@ CONSUMERS = {
         "--neighbours-from", x,
     ),
     "clustered": lambda f, x: ("aggregate", x, "-o", f / "output"),
+    "correlations_0": lambda f, x: (
+        "aggregate", "--rule", "correlations", x, "-o", f / "output"
+    ),
+    "correlations": lambda f, x: local_train(
+        f, model=f / "next", objective="spectral", correlations=x,
+        private=f / "private_spectral",
+    ),
+    "server": lambda f, x: (
+        "aggregate", "--rule", "fedavgm", f / "second", "--parent", f / "moved",
+        "--state", x, "--state-out", f / "output_state", "-o", f / "output",
+    ),
     "dataset.safetensors": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
     "knn.json": lambda f, x: ("compare", "--series", f"a={x}"),
 }  # fmt: skip

@@ -328,6 +328,82 @@ def test_a_recipe_extends_another(recipe, plan):
     assert len(commands(steps, "train")) == 4 * 2
 
 
+CONTINUED = """
+extends = "recipe.toml"
+[settings]
+row = "plain"
+length = ""
+epochs = 1
+[stages]
+train = "... --epochs {epochs}"
+knn = { run = "... --k 3", rounds = "last" }
+[row]
+plain = {}
+near.stages.train = "... --proximal 2"
+nearer = { extends = "near", stages.train = "... --lr 1" }
+none.stages.knn.run = "... --temperature 1"
+[length]
+"{rounds}x{epochs}" = {}
+"""
+
+
+def test_a_line_with_dots_continues_the_line_of_the_base(recipe, plan):
+    recipe(AVERAGING)
+    path = recipe(CONTINUED, "own.toml")
+    train = "--data digits --client 0 -o exp/r001/client_0.safetensors --epochs 1"
+    for row, more in [
+        ("plain", ""),
+        ("near", " --proximal 2"),
+        ("nearer", " --proximal 2 --lr 1"),
+    ]:
+        steps = plan(path, f"row={row}")
+        assert commands(steps, "train")[0].endswith(train + more)
+        (knn,) = commands(steps, "knn")  # In the last round only.
+        assert knn.endswith("-o exp/r002/knn.json --k 3")
+    (knn,) = commands(plan(path, "row=none"), "knn")
+    assert knn.endswith("--k 3 --temperature 1")
+
+
+def test_dots_without_a_line_to_continue_are_an_error(recipe, run):
+    recipe(AVERAGING)
+    for own in ("[stages]\nlinear = '... -o {linear}'", "[stages]\nx.run = '...'"):
+        done = run("plan", recipe(f'extends = "recipe.toml"\n{own}', "own.toml"))
+        assert done.code == 65 and "no line to continue" in done.err
+
+
+def test_a_pattern_sets_the_settings_in_a_value(recipe, plan, run):
+    recipe(AVERAGING)
+    path = recipe(CONTINUED, "own.toml")
+    steps = plan(path, "length=3x7")
+    assert {step["round"] for step in steps if step["stage"] == "train"} == {1, 2, 3}
+    assert all("--epochs 7" in line for line in commands(steps, "train"))
+    (knn,) = commands(plan(path, "length=3x7", "rounds=1"), "knn")  # By hand wins.
+    assert "r001/knn.json" in knn
+    done = run("plan", path, "length=long")
+    assert done.code == 2 and "{rounds}x{epochs}" in done.err
+
+
+def test_the_name_of_a_pattern_must_have_settings(recipe, run):
+    text = AVERAGING.replace("[settings]", '[settings]\nlength = ""')
+    done = run("plan", recipe(text + '[length]\n"{rnds}x1" = {}\n'))
+    assert done.code == 65 and "rnds is not a setting" in done.err
+
+
+def test_scores_without_a_name_in_files_are_json(recipe, plan):
+    more = 'linear = "evaluate linear {global@final} --data {data} -o {linear}"\n'
+    steps = plan(recipe(AVERAGING + more))
+    (linear,) = (step for step in steps if step["stage"] == "linear")
+    assert linear["outputs"] == ["exp/linear.json"]
+    (partition,) = (step for step in steps if step["stage"] == "partition")
+    assert partition["outputs"] == ["exp/partition.safetensors"]
+
+
+def test_switches_in_command_lines_are_refused(recipe, run):
+    text = AVERAGING.replace("evaluate knn", "evaluate knn {clients?}")
+    done = run("plan", recipe(text))
+    assert done.code == 65 and "{clients?}" in done.err and "stages" in done.err
+
+
 def test_a_list_makes_a_run_for_each_combination(recipe, run):
     done = run(
         *("plan", recipe(), "seed=0,1", "preset=fedsimclr,fedae", "rounds=1"),
@@ -589,14 +665,14 @@ def test_a_strict_plan_does_not_make_a_run_stale(recipe, run, snapshot):
 
 
 def test_a_stage_that_was_left_out_comes_back_up_to_date(recipe, run):
-    text = AVERAGING.replace("[settings]", '[settings]\nscored = "yes"')
-    text = text.replace("evaluate knn", "evaluate knn {scored?}")
+    text = AVERAGING.replace("[settings]", "[settings]\nvoters = 7")
+    text = text.replace("evaluate knn", "evaluate knn --k {voters}")
     assert run("plan", recipe(text), "-o", "run.mk").code == 0
     (record,) = Path("exp/plan").glob("knn-*.txt")
     noted = record.stat().st_mtime_ns
     time.sleep(0.01)
-    for scored in ("", "yes"):
-        assert run("plan", "recipe.toml", f"scored={scored}", "-o", "run.mk").code == 0
+    for voters in ("", "7"):
+        assert run("plan", "recipe.toml", f"voters={voters}", "-o", "run.mk").code == 0
     assert record.stat().st_mtime_ns == noted
 
 

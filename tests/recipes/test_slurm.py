@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 from tests.recipes.conftest import AVERAGING, FILES, RUN, STAGES, outputs
 from tests.recipes.queue import Queue, executable
 
+TASKS = Path("exp/plan/log/tasks")
 COMPLETED, FAILED, CANCELLED = "COMPLETED", "FAILED", "CANCELLED"
 SITE = r"""
 [resources]
@@ -69,6 +70,16 @@ def end_with(code, times):
 
 def states(tasks):
     return {(task.name, task.element): task.state for task in tasks}
+
+
+def note(number, word):
+    """Write the note of a task that has started or ended."""
+    TASKS.mkdir(parents=True, exist_ok=True)
+    (TASKS / str(number)).write_text(f"{word}\n")
+
+
+def notes():
+    return {path.name: path.read_text().strip() for path in TASKS.iterdir()}
 
 
 def submit(queue, *words):
@@ -239,11 +250,15 @@ def test_files_that_nobody_needs_are_removed(runner, quick):
 def test_a_run_with_jobs_in_the_queue_is_not_submitted_twice(runner, quick):
     runner.plan("seed=0,1", "rounds=1", form="slurm")
     here = Path.cwd().resolve()
-    (quick.folder / "queued").write_text(f"7 None|{here}|exp/seed0:train-r001:\n")
+    (quick.folder / "queued").write_text(
+        f"7 7 RUNNING None|{here}|exp/seed0:train-r001:\n"
+    )
     done = quick.submit()
     assert done.returncode == 75 and "exp/seed0: has jobs in the queue" in done.stderr
     assert done.stdout == "exp/seed1: 6 jobs submitted\n"
-    (quick.folder / "queued").write_text(f"7 None|{here}|exp/seed0/2:train-r001:\n")
+    (quick.folder / "queued").write_text(
+        f"7 7 RUNNING None|{here}|exp/seed0/2:train-r001:\n"
+    )
     assert quick.submit().returncode == 0
 
 
@@ -253,7 +268,7 @@ def test_numbers_that_slurm_gives_again_are_skipped(runner, quick):
     end_with(65, 1)
     submit(quick)
     quick.drain()
-    assert Path("exp/plan/log/started.txt").read_text() == "1\n2\n3\n4\n4\n"
+    assert notes() == dict.fromkeys(["1", "2", "3", "4"], "ended")
     (quick.folder / "last").write_text("1\n")
     quick.states.clear()
     assert submit(quick) == "exp: 3 jobs submitted\n"
@@ -262,7 +277,7 @@ def test_numbers_that_slurm_gives_again_are_skipped(runner, quick):
         "exp:partition", "exp:train-r001", "exp:average-r001", "exp:knn-r001"
     ]  # fmt: skip
     # A cluster that counts from 1 again is no crash.
-    Path("exp/plan/log/started.txt").write_text("70000\n")
+    note(70000, "ended")
     (quick.folder / "cancelled").write_text("")
     submit(quick)
     assert (quick.folder / "cancelled").read_text() == "8\n"
@@ -272,10 +287,10 @@ def test_jobs_that_slurm_holds_after_a_crash_are_cancelled(runner, quick):
     runner.plan("rounds=1", form="slurm")
     here, queued = Path.cwd().resolve(), quick.folder / "queued"
     queued.write_text(
-        f"7 launch failed requeued held|{here}|exp:train-r001:\n"
-        f"8 Dependency|{here}|exp:average-r001:\n"
-        f"9 Dependency|{here}|furlkit-next:exp:\n"
-        f"9 launch failed requeued held|{here}|other:train-r001:\n"
+        f"6 7 PENDING launch failed requeued held|{here}|exp:train-r001:\n"
+        f"8 8 PENDING Dependency|{here}|exp:average-r001:\n"
+        f"9 9 PENDING Dependency|{here}|furlkit-next:exp:\n"
+        f"9 9 PENDING launch failed requeued held|{here}|other:train-r001:\n"
     )
     scancel = quick.folder / "bin" / "scancel"
     scancel.write_text(f'{scancel.read_text()}shift\necho "$@" > $QUEUE/queued\n')
@@ -283,6 +298,40 @@ def test_jobs_that_slurm_holds_after_a_crash_are_cancelled(runner, quick):
     assert done.returncode == 0 and "exp: cancels waiting jobs" in done.stderr
     assert done.stdout == "exp: 6 jobs submitted\n"
     assert queued.read_text() == "7 8 9\n"
+
+
+def test_tasks_that_have_ended_and_run_in_the_eyes_of_slurm_are_cancelled(
+    runner, quick
+):
+    """A slurmctld that crashes right after the end of a task forgets the end."""
+    runner.plan("rounds=1", form="slurm")
+    here, queued = Path.cwd().resolve(), quick.folder / "queued"
+    queued.write_text(
+        "".join(f"{k} 4 RUNNING None|{here}|exp:train-r001:\n" for k in (4, 5, 6, 17))
+        + f"8 8 PENDING Dependency|{here}|exp:average-r001:\n"
+        + f"9 9 RUNNING None|{here}|other:train-r001:\n"
+    )
+    note(4, "ended")
+    note(5, "started")
+    note(6, "started")
+    sleep = quick.folder / "bin" / "sleep"
+    # Task 6 ends during the wait.
+    ends = f"echo ended > '{TASKS.resolve()}/6'"
+    sleep.write_text(f'#!/bin/sh\necho "sleep $1" >> "$QUEUE/cancelled"\n{ends}\n')
+    sleep.chmod(0o755)
+    done = quick.submit()
+    assert done.returncode == 75 and "exp: has jobs in the queue" in done.stderr
+    assert "exp: cancels tasks that have ended: 4\n" in done.stderr
+    assert "task 17 has not noted its start" in done.stderr
+    assert (quick.folder / "cancelled").read_text() == "sleep 60\n4\nsleep 10\n"
+    assert not quick.names()
+
+
+def test_nothing_is_submitted_if_slurm_does_not_answer(runner, quick):
+    runner.plan("rounds=1", form="slurm")
+    (quick.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert quick.submit().returncode == 1
+    assert not quick.names()
 
 
 def test_drained_nodes_are_named_with_the_command_of_the_administrator(runner, quick):

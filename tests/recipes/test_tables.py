@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from furlkit.recipes.read import read, run_of
 from tests.recipes.conftest import FILES, STAGES
 
 PAPER = f"""
@@ -62,6 +63,11 @@ run = "compare"
 extends = "sweep"
 over = {{ split = ["iid", "skewed"], value = "{{values}}" }}
 run = "compare --value {{value}}"
+[table.most]
+extends = "more"
+over.split = ["skewed"]
+settings.rounds = 1
+label = "{{label}}, {{table}}"
 [table.again]
 needs = ["plain split=skewed {{global@final}}"]
 lines = {{ Plain = "plain" }}
@@ -162,6 +168,22 @@ def test_a_table_extends_another_and_lists_may_depend_on_variables_before(run, p
     assert skewed[skewed.index("--series", 5) + 1] == f"mu 1={file}"
 
 
+def test_entries_of_an_extended_table_are_merged_and_labels_changed(run, paper):
+    runs = steps_of(run, paper, "table=most", "seed=3")
+    tables = runs["exp/tables"]
+    files = [step["outputs"][0].partition("most-")[2] for step in tables]
+    assert files == ["skewed-accuracy.csv", "skewed-loss.csv"]
+    command = tables[0]["command"]
+    file = "exp/skewed/near0.1/seed3/r001/knn.json"
+    assert command[command.index("--series") + 1] == f"mu 0.1, most={file}"
+
+
+def test_runs_of_a_recipe_read_a_preset_once(paper):
+    recipe = read(paper)
+    first, second = (run_of(recipe, {"preset": "fedsimclr", "mu": k}) for k in (1, 2))
+    assert first.preset is second.preset and "local-train" in first.preset
+
+
 def test_runs_that_a_table_needs_come_first_and_are_not_shown(run, paper):
     runs = steps_of(run, paper, "table=again", "seed=0")
     folders = ["exp/skewed/plain0/seed0", "exp/iid/plain0/seed0", "exp/tables"]
@@ -231,7 +253,7 @@ def test_compare_writes_the_form_of_the_ending(paper, run):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["table=9"], ["table=9", "1, 2, again, all, claims, more, sweep"]),
+        (["table=9"], ["table=9", "1, 2, again, all, claims, more, most, sweep"]),
         (["table=2", "rounds=1,2"], ["rounds=1,2", "one value"]),
         (["table=1", "out=exp/{row}{seed}"], ["exp/plain0", "two runs", "split"]),
         (["table=1", "colour=red"], ["colour"]),

@@ -132,13 +132,14 @@ def copied(whole, tmp_path):
 
 def test_clients_of_all_architectures_distilled_into_another(whole, tmp_path):
     """Other widths, other projectors, each from its own start; then a round more."""
+    run = (*DIGITS, "--run-name", "mixed")
     nets = {1: (0.02, "8,4"), 2: (0.03, "6"), 3: (0.02, "16,8,5")}
     (tmp_path / "r1").mkdir()
     shutil.copy(whole / "partition", tmp_path / "partition")
     for client, (width, heads) in nets.items():
         own = tmp_path / f"own_{client}"
         net = ("--width", width, "--projector", heads, "--seed", client)
-        assert furlkit("init", *DIGITS, *net, "-o", own) == 0
+        assert furlkit("init", *run, *net, "-o", own) == 0
         train = ["local-train", tmp_path / "partition", own, *DIGITS, "-q"]
         train += ["--epochs", 1, "--client", client, "--batch-size", 180]
         assert furlkit(*train, "-o", tmp_path / "r1" / f"client_{client}") == 0
@@ -147,7 +148,7 @@ def test_clients_of_all_architectures_distilled_into_another(whole, tmp_path):
     parts = read_ensemble(tmp_path / "r1" / "ensemble").parts
     assert [rows.shape[1] for rows in parts.values()] == [4, 6, 5]
     net = ("--width", 0.04, "--projector", "12,7")
-    assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "r0" / "global") == 0
+    assert furlkit("init", *run, *net, "-o", tmp_path / "r0" / "global") == 0
     assert furlkit(*distill(tmp_path, 1)) == 0
     facts = Container(tmp_path / "r1" / "global").header.facts
     assert facts["round"] == 1 and facts["architecture"]["heads"]["projector"] == [

@@ -20,7 +20,7 @@ NET = ("--image-size", 8, "--width", 0.02, "--projector", "8,4")
 BRIEF = ("--epochs", 1, "--batch-size", 8)
 FACTS = {
     "role", "round", "architecture", "mean", "std", "client", "parent", "parts",
-    "statistics",
+    "run", "statistics",
 }  # fmt: skip
 
 

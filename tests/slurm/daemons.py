@@ -7,6 +7,7 @@ non-startable batch JobId: Job credential revoked".
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -88,6 +89,20 @@ class Cluster:
         os.kill(process, signal.SIGKILL)
         self.wait(lambda: not Path(f"/proc/{process}").exists())
 
+    def save_queue(self) -> Path:
+        """Wait until slurmctld has saved its queue; return a copy of the saved files."""
+        time.sleep(10)  # slurmctld saves its queue some seconds after a change.
+        saved = self.folder / "saved"
+        shutil.rmtree(saved, ignore_errors=True)
+        return shutil.copytree(self.folder / "state", saved)
+
+    def forget_since(self, saved: Path) -> None:
+        """Let slurmctld crash, as if it had not saved its queue since then."""
+        self.kill_controller()
+        shutil.rmtree(self.folder / "state")
+        saved.rename(self.folder / "state")
+        self.restart_controller()
+
     def restart_controller(self) -> None:
         """Start slurmctld with the queue that it had saved."""
         self._call("slurmctld")
@@ -100,6 +115,12 @@ class Cluster:
                 process = self._process(name)
                 os.kill(process, signal.SIGTERM)
                 self.wait(lambda process=process: not Path(f"/proc/{process}").exists())
+
+    def controller_seconds(self) -> float:
+        """Time of the processor that slurmctld has used."""
+        text = Path(f"/proc/{self._process('slurmctld.pid')}/stat").read_text()
+        words = text.rpartition(")")[2].split()  # From the third field on, the state.
+        return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def _process(self, name: str) -> int:
         return int((self.folder / name).read_text())

@@ -484,6 +484,20 @@ def test_claims_are_confirmed_refuted_or_undecided(run, claims):
     ]  # fmt: skip
 
 
+def test_a_table_of_claims_has_the_verdicts_of_one_table_per_claim(
+    run, claims, tmp_path
+):
+    expected = run(*claims).out
+    text = """[claims]
+    "b | is better" = { higher = "b", lower = "a", paper = 2.7 }
+    "a is better than b" = { higher = "a", lower = "b" }
+    "c is better" = { higher = "c", lower = "a", paper = 0.15 }
+    "b has the higher rank" = { higher = "b", lower = "a", value = "rank" }
+    """
+    (tmp_path / "claims.toml").write_text(text)
+    assert run(*claims).out == expected
+
+
 def test_claims_in_other_formats_have_the_same_verdicts(run, claims):
     verdicts = ["confirmed", "refuted", "undecided", "undecided"]
     rows = json.loads(run(*claims, "--json").out)["claims"]
@@ -545,10 +559,13 @@ CLAIM = 'claim = "x"\nhigher = "b"\nlower = "a"\n'
     [
         ("", "nothing"),
         ("[[claims]", "not TOML"),
-        ("[claims]\n", "[[claims]]"),
-        ("claims = []", "[[claims]]"),
+        ("[claims]\n", "[claims]"),
+        ("claims = []", "[claims]"),
         ("claims = [1]", "claim 1"),
-        (f"x = 1\n[[claims]]\n{CLAIM}", "[[claims]]"),
+        ("[claims]\nx = 1", "claim 1"),
+        ("[claims]\nx.higher = 'b'", "lower"),
+        ("[claims]\nx = { claim = 'y', higher = 'b', lower = 'z' }", "'z'"),
+        (f"x = 1\n[[claims]]\n{CLAIM}", "[claims]"),
         (f"[[claims]]\n{CLAIM}sign = 1", "sign"),
         ('[[claims]]\nclaim = "x"\nhigher = "b"', "lower"),
         (f"[[claims]]\n{CLAIM}[[claims]]\n{CLAIM.replace('a', 'z', 2)}", "claim 2"),

@@ -36,8 +36,8 @@ def three_models(tmp_path_factory, forge):
     assert furlkit("partition", *DIGITS, *split) == 0
     for seed in (0, *CLIENTS):
         net = ("--width", 0.02, "--projector", f"8,{4 + seed}", "--head", "rotation")
-        path = folder / f"c{seed}"
-        assert furlkit("init", *DIGITS, *net, "--seed", seed, "-o", path) == 0
+        path, run = folder / f"c{seed}", ("--run-name", "distillation")
+        assert furlkit("init", *DIGITS, *net, "--seed", seed, *run, "-o", path) == 0
         if seed:
             forge(path, facts={"role": "client", "client": seed, "round": 3})
     (folder / "c0").rename(folder / "start")

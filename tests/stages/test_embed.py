@@ -254,3 +254,12 @@ def test_whole_and_largest_in_blocks(embed, round_of_files, monkeypatch):
     blocks = read_similarity(embed("blocks", *more)[1])
     np.testing.assert_allclose(whole.matrix, blocks.matrix, atol=1.01 / 127)
     assert blocks.columns[:, 0].tolist() == list(range(50))
+
+
+def test_a_model_with_weights_that_overflow_is_named(world, tmp_path, forge, refused):
+    """The weights are finite, and h is not; the output is not to blame."""
+    model = shutil.copy(world / "g.st", tmp_path / "g")
+    tensors = Container(model).tensors()
+    forge(model, {k: v * np.float32(1e10) for k, v in tensors.items() if "conv" in k})
+    words = ("embed", model, "--data", "digits", "-o", tmp_path / "h")
+    refused(tmp_path, 65, [f"{model}: h of the images has"], *words)

@@ -1,6 +1,7 @@
 """export --onnx and --torch-export: graphs for programs without furlkit."""
 
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -36,6 +37,17 @@ def test_torch_loads_the_graph_for_any_number_of_images(world, run):
     assert again.code == 0
     one, other = (world.folder / name / "model.pt2" for name in "ef")
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_graph_of_torch_contains_no_pickle(world, run):
+    run("export", world.model, "--torch-export", "-o", world.folder / "e")
+    with zipfile.ZipFile(world.folder / "e/model.pt2") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert any("weights/" in name for name in members)
+    for name, content in members.items():
+        # A pickle starts with the byte 128, torch's zip of a pickle with PK.
+        assert not content.startswith((b"\x80", b"PK")), name
+        assert not name.endswith(".pkl")
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ def test_a_signature_is_one_of_openssh(world, run, keys, allowed):
     about = json.loads(run("inspect", "--json", upload).out)
     assert json.loads(said.out) == {
         "client": 0, "content": about["content"], "kind": "checkpoint", "round": 1,
+        "run": about["facts"]["run"],
     }  # fmt: skip
     words = ("-n", "furlkit", "-f", signers, "-I", "0", "-s", f"{upload}.sig")
     command = ["ssh-keygen", "-Y", "verify", *map(str, words)]

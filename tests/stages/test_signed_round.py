@@ -110,6 +110,39 @@ def test_later_files_inherit_the_name_of_the_run(world, run):
     assert "--run-name chest-2026" in run("replay", named).out
 
 
+def run_of(path) -> str:
+    return Container(path).header.facts["run"]
+
+
+def test_init_writes_the_id_of_a_run(tmp_path, run):
+    """Equal commands give equal bytes; any other option, seed, name or file another id."""
+    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    others = ((), ("--seed", 1), ("--mean", 0.3), ("--run-name", "chest"))
+    others += (("--head", "rotation"), ("--from", tmp_path / "same"))
+    assert run("init", *net, "-o", tmp_path / "same").code == 0
+    ids = []
+    for number, more in enumerate(others):
+        assert run("init", *net, *more, "-o", tmp_path / f"g{number}").code == 0
+        ids.append(run_of(tmp_path / f"g{number}"))
+    assert (tmp_path / "g0").read_bytes() == (tmp_path / "same").read_bytes()
+    assert len(set(ids)) == len(others) and ids[3] == "chest"
+    assert all(len(each) == 16 for each in ids if each != "chest")
+
+
+def test_a_model_without_an_id_stays(world, run, forge):
+    """Files of earlier versions name no run: init keeps the model, the round goes on."""
+    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    forge(world.model, facts={"run": None})
+    before = world.model.read_bytes()
+    assert "already there" in run("init", *net, "-o", world.model).out
+    assert world.model.read_bytes() == before
+    u, g1 = world.folder / "u", world.folder / "g1"
+    train = ("local-train", world.partition, world.model, *TRAIN, "-o", u)
+    assert run(*train).code == 0
+    assert run("aggregate", u, "--parent", world.model, "-o", g1).code == 0
+    assert "run" not in Container(g1).header.facts
+
+
 @pytest.mark.parametrize("name", ["", "2026", "a b", "../x", "x" * 65])
 def test_names_that_a_run_cannot_have(tmp_path, refused, name):
     net = ("--image-size", 8, "--channels", 1, "--run-name", name)

@@ -102,7 +102,7 @@ def test_uploads_of_different_windows_are_refused(windowed_sets, tmp_path, refus
         )
         assert furlkit(*(f"{name}x" if a == "x" else a for a in train)) == 0
     uploads = [tmp_path / "a.up", tmp_path / "b.up"]
-    refused(tmp_path, 65, ["parent"], "aggregate", *uploads, "-o", tmp_path / "g")
+    refused(tmp_path, 65, ["run"], "aggregate", *uploads, "-o", tmp_path / "g")
 
 
 def test_a_model_for_8_bits_refuses_windowed_images(windowed_sets, tmp_path, refused):

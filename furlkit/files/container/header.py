@@ -56,7 +56,7 @@ def canonical(value: Any) -> str:
 def parse_strict(text: str | bytes) -> Any:
     """Parse JSON more strictly than Python: duplicate keys, NaN, 1e999 are errors."""
     raw = text.encode() if isinstance(text, str) else text
-    if raw.count(b"[") + raw.count(b"{") > MOST_LISTS:
+    if (brackets := raw.count(b"[") + raw.count(b"{")) > MOST_LISTS:
         raise ValueError(f"more than {MOST_LISTS:,} lists and objects")
     value = json.loads(
         text,
@@ -64,7 +64,8 @@ def parse_strict(text: str | bytes) -> Any:
         parse_constant=_finite,
         parse_float=_finite,
     )
-    check_depth(value)
+    if brackets > DEEPEST:
+        check_depth(value)
     return value
 
 
@@ -126,9 +127,17 @@ def _types_of(record: type) -> dict[str, Any]:
     return get_type_hints(record)
 
 
+@cache
+def _parts_of(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Origin and arguments of a type: list and int of list[int]."""
+    return get_origin(kind), get_args(kind)
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Return whether a value has an annotated type; a whole number must be a count."""
-    origin, inner = get_origin(kind), get_args(kind)
+    if type(value) is kind and kind is not int:
+        return True
+    origin, inner = _parts_of(kind)
     if origin is list:
         return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
     if origin is dict:

@@ -402,7 +402,8 @@ def _measures(metrics: Iterable[Metrics]) -> Iterator[tuple[str, int, float]]:
         for name in MEASURES if type(number) is int else ():
             value = lookup(document, name)
             if is_number(value):
-                yield name.replace("_", " ").replace(".mean", ""), number, float(value)
+                words = name.replace("_", " ").replace(".mean", "")
+                yield words.replace("cka", "CKA"), number, float(value)
 
 
 # --- problems -------------------------------------------------------------------------

@@ -115,7 +115,6 @@ def _combined(
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
     rule = catalogue.rules()[options.rule]
-    _check_added(rule, newest[0], parts_of(names))
     model = _open_parent(options, report, newest[0], names)
     held = state_entries(rule.state, entries)
     state = open_state(options.state, rule, options.parent, held)
@@ -153,8 +152,25 @@ def _open(
         several_rounds=used["staleness"] is not None,
         partition=partition,
         statistics=rule.averages and used["bn"] == "average",
+        names=_names_of_earlier_uploads(values),
     )
-    return open_uploads(values, Kind(("checkpoint",), open_client, examined, together))
+    opening = partial(_open_client, rule)
+    return open_uploads(values, Kind(("checkpoint",), opening, examined, together))
+
+
+def _open_client(rule: catalogue.Rule, path: Path) -> Client:
+    client = open_client(path)
+    _check_added(rule, client)
+    return client
+
+
+def _names_of_earlier_uploads(values: dict[str, Any]) -> frozenset[str]:
+    """Names of the tensors that clients sent in the previous round, if known."""
+    if values["parent"] is None or values.get("complete"):
+        return frozenset()
+    opened = Container(values["parent"])
+    entries = opened.entries if opened.header.stage == "aggregate" else ()
+    return frozenset(entry.name for entry in entries)
 
 
 def _shares(
@@ -455,8 +471,9 @@ def _check_finite(options: UploadOptions, broken: list[str]) -> None:
         )
 
 
-def _check_added(rule: catalogue.Rule, client: Client, parts: list[str]) -> None:
+def _check_added(rule: catalogue.Rule, client: Client) -> None:
     """Refuse changes that another rule adds to the parent: they are no weights."""
+    parts = parts_of(entry.name for entry in client.opened.entries)
     for other in catalogue.rules().values():
         changes = [part for part in parts if within(part, other.adds)]
         if changes and not within(changes[0], rule.adds):

@@ -70,14 +70,19 @@ def check_together(
     several_rounds: bool,
     partition: Partition | None,
     statistics: bool,
+    names: frozenset[str],
 ) -> None:
     """Refuse uploads that do not fit each other.
 
-    With `several_rounds`, older models are allowed and may have other parts.
+    With `several_rounds`, older models are allowed and may have other parts. If uploads
+    have different parts, an upload with exactly the tensors `names` decides, otherwise
+    the most frequent parts.
     """
     newest = of_last_round(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
-    common = usual(newest, [_layout(client) for client in newest])
+    layouts = [_layout(client) for client in newest]
+    named = [c for c in newest if {e.name for e in c.opened.entries} == names]
+    common = named[0] if named else usual(newest, layouts)
     check_fit(_odd_names(newest, common))
     check_fit(_odd_tensors(clients, common))
     counts = [len(client.facts.cluster_losses or ()) for client in clients]

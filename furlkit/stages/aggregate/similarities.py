@@ -49,7 +49,8 @@ Upload = Features | Similarity
 ALIKE = {
     "part": "embed the public --part for every client",
     "layer": "embed all with the same --layer",
-    "run": "embed the client's model of this run, or leave the client out",
+    "run": "embed the client's model of this run, or leave the client out; clients with "
+    "different networks need one init --run-name",
     "round": "embed the client's model of this round, or leave the client out",
 }
 

@@ -11,7 +11,7 @@ from furlkit import runtime
 from furlkit.data.augmentation import Augmentation
 from furlkit.errors import InputError
 from furlkit.exchanges.style import generator, style_encoder
-from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.checkpoint import Checkpoint, check_finite
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import Private
@@ -67,6 +67,7 @@ def write(
 ) -> str:
     more = (index, facts, provenance, options.encoding)
     if not options.similarity:
+        check_finite(options.model, f"{options.layer} of the images", rows.numpy())
         return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
     unit = F.normalize(rows.to(runtime.device_of(options.runtime)), dim=1)

@@ -1,7 +1,7 @@
 """The encoder as a graph for other programs: ONNX, and torch.export's .pt2.
 
 Both graphs accept any number of images. Both are compared with the encoder on random
-images before export writes a file. The files contain no paths and no time stamps.
+images before export writes a file. The files contain no paths, no time stamps and no pickles.
 """
 
 import io
@@ -65,6 +65,7 @@ def torch_export_graph(
     )
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # Paths of this machine.
+    program.example_inputs = None  # torch would write the zeros as a pickle.
     stream = io.BytesIO()
     torch.export.save(program, stream, extra_files={"furlkit": f"{MARK} {content}"})
     stream.seek(0)

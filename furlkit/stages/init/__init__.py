@@ -84,23 +84,28 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
         reading=_reading(options, known, source).facts() or None,
-        run=options.run_name,
     )  # fmt: skip
-    resolved = {
-        **options.recorded,
-        **pinned_option(options.isa),
-        "head": list(options.heads),
-        "image-size": architecture.image_size,
-        "channels": architecture.channels,
-        "mean": facts.mean,
-        "std": facts.std,
-    }
-    provenance = Provenance("init", resolved, options.seed, contents)
+    provenance = _provenance(options, facts, contents)
     if made := existing_result(options, "checkpoint", provenance, facts):
         return made
     from furlkit.stages.init.work import make_model  # Imports torch.
 
     return make_model(options, architecture, source, facts, provenance)
+
+
+def _provenance(
+    options: InitOptions, facts: CheckpointFacts, contents: dict[str, str]
+) -> Provenance:
+    resolved = {
+        **options.recorded,
+        **pinned_option(options.isa),
+        "head": list(options.heads),
+        "image-size": facts.architecture["image_size"],
+        "channels": facts.architecture["channels"],
+        "mean": facts.mean,
+        "std": facts.std,
+    }
+    return Provenance("init", resolved, options.seed, contents)
 
 
 def _options(values: dict[str, Any]) -> InitOptions:

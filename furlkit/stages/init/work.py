@@ -1,10 +1,10 @@
 """Draw the weights of a network, copy weights of a source, and write the model."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from furlkit import console
-from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, run_id, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained
 from furlkit.models.architecture import build
@@ -38,9 +38,10 @@ def make_model(
         f"{architecture.image_size} x {architecture.channels}, {total:,} parameters, "
         f"{encoder:,} of them in the encoder, h has {architecture.feature_dim}"
     )
-    data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
+    named = replace(facts, run=options.run_name or run_id(tensors, facts, provenance))
+    data = {"parameters": total, "encoder_parameters": encoder, **asdict(named)}
     if not options.dry_run:
-        data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
+        data["content"] = write_checkpoint(options.output, tensors, named, provenance)
     return line, data
 
 

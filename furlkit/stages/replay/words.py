@@ -272,10 +272,17 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
     The facts of the main output name a file with a role. A header records options that
     need a file only if the command wrote the file. Commands always write other files.
     """
-    if isinstance(option.kind, File) and option.kind.role:
-        if option.kind.role in header.facts:
-            return True
-        if header.kind not in option.kind.kinds:
-            return False
     needing = [each.name for each in options if each.needs == option.name]
-    return not needing or any(name in header.options for name in needing)
+    needed = not needing or any(name in header.options for name in needing)
+    if not isinstance(option.kind, File) or not option.kind.role:
+        return needed
+    if header.kind in option.kind.kinds:
+        # Rows and centroids have one kind; recorded options tell which was written.
+        return needed or len(_writing(header.kind, options)) == 1
+    return option.kind.role in header.facts
+
+
+def _writing(kind: str, options: Collection[Option]) -> list[Option]:
+    """Options with a role for output files of a kind."""
+    files = [(each, each.kind) for each in options if isinstance(each.kind, File)]
+    return [each for each, f in files if f.written and f.role and kind in f.kinds]

@@ -225,8 +225,9 @@ def test_an_inbox_leaves_out_cosines_that_no_vectors_have(
     inbox.mkdir()
     for k in range(3):
         path = public(k, directions(k), N)
-        facts = {"round": 1}
-        forge(path, facts=facts)
+        forge(
+            path, facts={"round": 1, "run": Container(world.model).header.facts["run"]}
+        )
         path.rename(inbox / f"p{k}")
     M = 1.9 * np.eye(N, dtype=np.float32) - 0.9
     columns = np.argsort(-M, axis=1).astype(np.int32)

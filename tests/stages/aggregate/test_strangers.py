@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -72,25 +70,21 @@ def test_an_upload_in_the_name_of_a_site_never_blocks_the_site(
 def test_a_stranger_who_is_early_waits_for_nobody(
     world, inbox, run, forge, allowed, expected, monkeypatch
 ):
-    """The upload of st-mary arrives later, and the signature after the upload."""
-    monkeypatch.setattr(inbox_module, "POLL", 0.01)
-    sent, aside = inbox / "st-mary", world.folder / "aside"
-    signature = inbox / "st-mary.sig"
-    for path in (sent, signature):
-        shutil.move(path, f"{aside}{path.suffix}")
+    """The upload of st-mary arrives while the server waits, then the signature."""
+    late = [inbox / "st-mary", inbox / "st-mary.sig"]
+    aside = {path: world.folder / f"aside{path.suffix}" for path in late}
+    for path in late:
+        shutil.move(path, aside[path])
     fake(world, forge, inbox, "early", "st-mary")
     fake(world, forge, inbox, "other", "mallory")
 
-    def arrive() -> None:
-        for path in (sent, signature):
-            time.sleep(0.1)
-            shutil.move(f"{aside}{path.suffix}", path)
+    def arrive(_: float) -> None:
+        path = late.pop(0)
+        shutil.move(aside[path], path)
 
-    sender = threading.Thread(target=arrive)
-    sender.start()
+    monkeypatch.setattr(inbox_module.time, "sleep", arrive)
     waits = ("--at-least", 2, "--wait", "2m", "--signers", allowed(*SITES))
     done = run(*command(world, inbox, *waits))
-    sender.join()
     assert done.code == 0, done.err
     assert "1 of 2 clients have reported; waiting for st-mary\n" in done.err
     assert (world.folder / "g1").read_bytes() == expected
@@ -117,7 +111,7 @@ def test_three_strangers_do_not_outvote_two_members(
     """The strangers leave a tensor out, and claim the network of the parent."""
     for k in range(3):
         path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
-        forge(path, {"encoder.conv1.bias": None})
+        forge(path, {"encoder.conv1.weight": None})
     members = allowed(*SITES)
     members.write_text("\n".join(SITES))
     words = ("--members", members, "--at-least", 2)
@@ -146,6 +140,99 @@ def test_three_strangers_with_another_network_do_not_outvote_two_sites(
     assert (world.folder / "g1").read_bytes() == expected
     (line,) = reasons(done.err)
     assert "architecture" in line and "2 more" in line
+
+
+def without_a_layer(tensors: dict) -> dict:
+    return {"encoder.conv1.weight": None}
+
+
+def without_statistics_of_a_layer(tensors: dict) -> dict:
+    return {k: None for k in tensors if k.startswith("encoder.bn1.running")}
+
+
+def with_another_layer(tensors: dict) -> dict:
+    return {"encoder.conv9.weight": np.ones(3, np.float32)}
+
+
+def with_statistics_of_a_convolution(tensors: dict) -> dict:
+    width = len(tensors["encoder.conv1.weight"])
+    return {"encoder.conv1.running_mean": np.ones(width, np.float32)}
+
+
+def with_half_a_target_network(tensors: dict) -> dict:
+    name = "encoder.conv1.weight"
+    return {f"target.{name}": tensors[name]}
+
+
+def with_wide_numbers(tensors: dict) -> dict:
+    name = "encoder.conv1.weight"
+    return {name: tensors[name].astype(np.float64)}
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        (without_a_layer, "lacks encoder.conv1.weight"),
+        (without_statistics_of_a_layer, "lacks encoder.bn1.running_mean"),
+        (with_another_layer, "has encoder.conv9.weight"),
+        (with_statistics_of_a_convolution, "has encoder.conv1.running_mean"),
+        (with_half_a_target_network, "lacks encoder."),
+        (with_wide_numbers, "is float64"),
+    ],
+)
+def test_three_strangers_with_other_tensors_do_not_outvote_two_sites(
+    world, inbox, run, forge, expected, change, word
+):
+    """The strangers claim the network of the parent; the parent decides about tensors."""
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
+        forge(path, change(Container(path).tensors()))
+    done = run(*command(world, inbox, "--at-least", 2))
+    assert done.code == 0, done.err
+    assert (world.folder / "g1").read_bytes() == expected
+    (line,) = reasons(done.err)
+    assert word in line and "2 more" in line
+
+
+@pytest.mark.parametrize("part", ["projector", "target.encoder", "control.encoder"])
+def test_three_strangers_with_other_parts_do_not_outvote_two_sites(
+    world, inbox, run, forge, part
+):
+    """From round 2 on: the parent has the parts that sites sent in the last round."""
+    first, second = world.folder / "g1", world.folder / "g2"
+    assert run(*command(world, inbox, "--at-least", 2)).code == 0
+    facts = {"round": 2, "parent": Container(first).content}
+    for name in SITES:
+        forge(inbox / name, facts=facts)
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}", **facts)
+        tensors = Container(path).tensors()
+        encoder = {n: v for n, v in tensors.items() if n.startswith("encoder.")}
+        outer = part.removesuffix("encoder")
+        lost = dict.fromkeys(tensors.keys() - encoder.keys())
+        more = {outer + name: value for name, value in encoder.items()}
+        forge(path, lost if part == "projector" else more)
+    words = ("aggregate", inbox, "--parent", first, "--at-least", 2, "-o", second)
+    done = run(*words)
+    assert done.code == 0, done.err
+    assert Container(second).header.inputs.keys() == {f"client {n}" for n in SITES}
+    (line,) = reasons(done.err)
+    assert "mallory" not in line and part in line and "2 more" in line
+
+
+def test_three_strangers_with_parts_of_another_rule_stop_no_round(
+    world, inbox, run, forge, expected
+):
+    """Control variates in round 1, which only --rule scaffold combines."""
+    for k in range(3):
+        path = fake(world, forge, inbox, f"m{k}", f"mallory-{k}")
+        tensors = Container(path).tensors()
+        forge(path, {f"control.{name}": value for name, value in tensors.items()})
+    done = run(*command(world, inbox, "--at-least", 2))
+    assert done.code == 0, done.err
+    assert (world.folder / "g1").read_bytes() == expected
+    (line,) = reasons(done.err)
+    assert "control." in line and "2 more" in line
 
 
 @pytest.mark.parametrize("parent", [None, "0" * 64])
@@ -315,6 +402,38 @@ def test_uploads_of_another_run_are_left_out(world, run, forge):
         assert Container(output).header.facts["run"] == "spring"
     tensors = [read_checkpoint(world.folder / n).tensors for n in ("spring", "autumn")]
     assert all(np.array_equal(v, tensors[1][k]) for k, v in tensors[0].items())
+
+
+@pytest.fixture
+def two_runs(world, inbox) -> Path:
+    """Rows of the public images by a client of each of two runs, with equal rounds."""
+    for path in inbox.iterdir():
+        path.unlink()
+    words = ("--data", "digits", "--width", 0.02, "--projector", "8,4", "--seed", 1)
+    other, upload = world.folder / "other", world.folder / "u"
+    train = ("--data", "digits", "--client", 1, "--epochs", 1, "--batch-size", 240)
+    assert furlkit("init", *words, "-o", other) == 0
+    assert furlkit("local-train", world.partition, other, *train, "-o", upload) == 0
+    for name, model in (("ours", world.clients[0]), ("theirs", upload)):
+        assert furlkit("embed", model, "--data", "digits", "-o", inbox / name) == 0
+    return inbox
+
+
+def test_rows_of_another_run_are_left_out_without_names(world, two_runs, run):
+    """Rows of embed record no parent; the id that init writes tells the runs apart."""
+    words = ("--rule", "ensemble", "--parent", world.model, "-o", world.folder / "e")
+    done = run("aggregate", two_runs, *words)
+    assert done.code == 0, done.err
+    (line,) = reasons(done.err)
+    assert str(two_runs / "theirs") in line and "is of run" in line
+
+
+def test_files_of_two_runs_are_refused_without_a_parent(world, two_runs, refused):
+    rows = (two_runs / "ours", two_runs / "theirs", "-o", world.folder / "e")
+    words = ("aggregate", "--rule", "ensemble", *rows)
+    refused(world.folder, 65, [two_runs / "theirs", "run"], *words)
+    models = (world.clients[0], world.folder / "u", "-o", world.folder / "g1")
+    refused(world.folder, 65, [world.folder / "u", "run"], "aggregate", *models)
 
 
 def test_members_have_weights_and_limits(world, inbox, run, refused, tmp_path):
