@@ -131,7 +131,7 @@ AUDITS = {
 
 
 @pytest.mark.parametrize("name", catalogue.AUDITS)
-def test_an_audit_runs_on_the_device(world, here, tmp_path, name):
+def test_an_audit_runs_on_the_device(round_of_files, here, tmp_path, name):
     """Crops differ in rounding, so ranks and curves may differ from the CPU's."""
     for place, words in enumerate(AUDITS[name]):
         output = tmp_path / f"{name}{place}.json"
