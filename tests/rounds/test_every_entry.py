@@ -25,7 +25,7 @@ MODELS = ("u0.st", "u1.st")
 ROWS = ("f0.st", "f1.st")
 RULES = {
     **{name: (*MODELS, "--parent", "g.st") for name, rule in catalogue.RULES.items()
-       if rule.reads == "checkpoint"},
+       if rule.reads == "checkpoints"},
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
