@@ -270,7 +270,8 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
     """Return whether the header shows that the command wrote the file of an option.
 
     The facts of the main output name a file with a role. A header records options that
-    need a file only if the command wrote the file. Commands always write other files.
+    need a file only if the command wrote the file. Commands always write other files. The
+    header of a shared file does not tell of a private file, which does no harm.
     """
     needing = [each.name for each in options if each.needs == option.name]
     needed = not needing or any(name in header.options for name in needing)
@@ -279,7 +280,15 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
     if header.kind in option.kind.kinds:
         # Rows and centroids have one kind; recorded options tell which was written.
         return needed or len(_writing(header.kind, options)) == 1
+    if option.kind.direction == "kept" and not _is_main(header.kind, options):
+        return True
     return option.kind.role in header.facts
+
+
+def _is_main(kind: str, options: Collection[Option]) -> bool:
+    """Return whether -o of the command writes files of a kind."""
+    mains = (each.kind for each in options if each.second)
+    return any(isinstance(file, File) and kind in file.kinds for file in mains)
 
 
 def _writing(kind: str, options: Collection[Option]) -> list[Option]:
