@@ -118,7 +118,7 @@ def test_rows_are_explained_by_measured_numbers(rows, world, run):
     mixed, upload, model = facts_about(run, rows, world.clients[0], world.model)
     assert "chance level" in mixed["measured"][0] and not mixed["audited"]
     assert "is the key of the draws" in mixed["measured"][1]
-    assert "200 epochs on 20 images" in upload["measured"][0]
+    assert "200 epochs on 21 images" in upload["measured"][0]
     assert "mean of five clients" in model["measured"][0]
     for about in (mixed, upload, model):
         assert "examples/privacy/README.md" in about["measured"][0]
