@@ -1,7 +1,7 @@
 """Masked sums: the server adds masked uploads and learns nothing but the sum.
 
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
-CCS 2017, section 4.0.1, masking with one-time pads. All sites take part; there is no
+CCS 2017, masking with one-time pads. All sites take part; there is no
 recovery of sites that drop out.
 
     x_k     numbers of site k, times the weight w_k, as whole multiples of 2^-bits

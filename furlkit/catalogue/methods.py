@@ -857,7 +857,7 @@ RULES = named(
         "furlkit.aggregators.masked_sum:masked_mean",
         reads="masked",
         paper=papers.BONAWITZ,
-        equation="section 4.0.1, masking with one-time pads",
+        equation="masking with one-time pads",
         parent=True,
         averages=True,
         printed="as printed; without recovery of sites that drop out; `mask upload` "

@@ -24,6 +24,7 @@ NAMES = (
     "attack",
     "distill",
     "evaluate",
+    "audit",
     "compare",
     "plot",
     "ledger",

@@ -61,6 +61,13 @@ PROTOCOLS = {
 }
 
 
+CANDIDATES = ("--model", "u0.st", "--candidates", "digits", "--partition", "p.st")
+AUDITS = {
+    "membership": ("u0.st", "--members", "digits", "--images", 20),
+    "rows": ("f0.st", *CANDIDATES),
+    "classes": (*MODELS, "--public", "digits", "--images", 50),
+    "inversion": ("f0.st", *CANDIDATES, "--public", "digits", *FEW),
+}
 MARK = "the other function"
 
 
@@ -129,3 +136,8 @@ def test_teachers(calls, name):
 @pytest.mark.parametrize("name", catalogue.PROTOCOLS)
 def test_protocols(calls, name):
     calls(catalogue.PROTOCOLS, name, "evaluate", name, *PROTOCOLS[name])
+
+
+@pytest.mark.parametrize("name", catalogue.AUDITS)
+def test_audits(calls, name):
+    calls(catalogue.AUDITS, name, "audit", name, *AUDITS[name])
