@@ -4,6 +4,7 @@ from furlkit.catalogue.entries import (
     Argument,
     Choice,
     File,
+    Flag,
     Option,
     Text,
     command,
@@ -12,7 +13,6 @@ from furlkit.catalogue.entries import (
 )
 from furlkit.catalogue.groups import (
     DRY_RUN,
-    GENERAL,
     IN_OUT,
     SIGNERS,
     VERBOSITY,
@@ -26,7 +26,7 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
     command("mask key", "Make the keys of a site for the masked sums of a run.",
         """The public key goes to all other sites; sign the file with `furlkit sign`. The
         secret key stays at the site, is drawn by the operating system, and is never
-        replaced without --force: a new key needs new masks of all sites. Keys are valid
+        replaced without --renew: a new key needs new masks of all sites. Keys are valid
         for one run, the run of GLOBAL. Needs the package cryptography, furlkit[masks].
 
         \b
@@ -40,9 +40,11 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
                    help="Name or number of the site."),
             Option("secret-out", File("secret-key", direction="kept"), required=True,
                    recorded=False, help="File for the secret key; stays at the site."),
+            Option("renew", Flag(), False, "Replace an existing secret key.",
+                   recorded=False),
             output("public-key", "sent", help="File for the public key."),
         ),
-        GENERAL.without("seed", "preset"),
+        group("General", DRY_RUN, *VERBOSITY),
     ),
     command("mask upload", "Mask an upload: only the sum over all sites is readable.",
         """Each pair of sites shares a mask, from the keys of both sites, the run, the round

@@ -146,7 +146,7 @@ def test_a_replaced_public_key_is_refused(sites, refused, run):
     """A server gives s0 another key of s2 than the other sites have."""
     some = sites()
     some.mask()
-    assert some.key("s2", "--force").code == 0
+    assert some.key("s2", "--renew").code == 0
     assert run(*some.words("s0")).code == 0
     words = some.sum_words()
     refused(some.world.folder, 65, [some.masked[0], "roster", "same keys"], *words)
@@ -155,7 +155,7 @@ def test_a_replaced_public_key_is_refused(sites, refused, run):
 def test_a_secret_key_must_belong_to_the_public_key(sites, refused):
     some = sites()
     own = some.path("key", "s0").read_bytes()
-    assert some.key("s0", "--force").code == 0
+    assert some.key("s0", "--renew").code == 0
     some.path("key", "s0").write_bytes(own)
     key = some.path("key", "s0")
     refused(some.world.folder, 65, [key, "no public key of"], *some.words("s0"))
@@ -346,7 +346,7 @@ def test_a_secret_key_is_kept(sites, run, refused):
     words = ("mask", "key", some.world.model, "--client", "s7", "--secret-out", secret)
     out = ("-o", some.world.folder / "k")
     refused(some.world.folder, 65, [secret, "client s0", "client s7"], *words, *out)
-    assert some.key("s0", "--force").code == 0
+    assert some.key("s0", "--renew").code == 0
     assert secret.read_bytes() != before[0]
 
 

@@ -29,7 +29,7 @@ class KeyOptions:
     secret_out: Path
     output: Path
     dry_run: bool
-    force: bool
+    renew: bool
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -62,7 +62,7 @@ def _facts(options: KeyOptions) -> KeyFacts:
 def _secret(options: KeyOptions, facts: KeyFacts) -> bytes:
     """Secret key of the site; written before the public key."""
     path = options.secret_out
-    if path.exists() and not options.force:
+    if path.exists() and not options.renew:
         existing = read_key(path, SECRET)
         if existing.facts != facts:
             raise InputError(
