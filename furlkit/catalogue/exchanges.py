@@ -7,6 +7,7 @@ options. Objectives and terms list the options of the remaining exchanges.
 
 from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
+    CACHE,
     Choice,
     Data,
     Exchange,
@@ -32,7 +33,7 @@ NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
 # The words of --share-rows, with the description by inspect.
 SHARE_ROWS = {
     "averaged": "",
-    "instahide": "features of images encrypted by InstaHide, a broken encryption "
+    "instahide": "features of images mixed by InstaHide, a broken protection "
                  "(Carlini et al. 2021); not anonymous",
     "mixup": "features of mixtures of images; not anonymous",
     "plain": "features of single images; not anonymous",
@@ -54,6 +55,14 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
         Option("features-out", File("features", "features", "sent", per_client=True),
                help="File for the client's shared rows, ceil(K / m) rows; may contain "
                     "{client}.", recorded=False),
+        Option("secret", File("key", direction=CACHE, per_client=True), metavar="FILE",
+               help="Secret of the site, 32 random bytes that never leave the site: the "
+                    "choice of the shared images and the mixtures come from the secret, "
+                    "not from --seed, which is in headers. A missing file is created; may "
+                    "contain {client}.",
+               usual="without a PARTITION CLIENT.secret beside --private-out, otherwise "
+                     "--seed",
+               needs="features-out", recorded=False),
         Option("share-rows", Choice(tuple(SHARE_ROWS)), "averaged",
                "Content of the rows: averaged, z averaged over rounds (FedCA's Z); "
                "instahide, z of fresh mixtures of 4 images with random signs (FCL); mixup, "

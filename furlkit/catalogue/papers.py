@@ -168,3 +168,12 @@ SHEJWALKAR = Paper("Shejwalkar and Houmansadr",
 BADENCODER = Paper("BadEncoder", "https://arxiv.org/abs/2108.00352", 2021,
     "BadEncoder: Backdoor Attacks to Pre-trained Encoders in Self-Supervised Learning",
     "Jia, Jinyuan and Liu, Yupei and Gong, Neil Zhenqiang")
+ENCODERMI = Paper("EncoderMI", "https://arxiv.org/abs/2108.11023", 2021,
+    "EncoderMI: Membership Inference against Pre-trained Encoders in Contrastive Learning",
+    "Liu, Hongbin and Jia, Jinyuan and Qu, Wenjie and Gong, Neil Zhenqiang")
+MELIS = Paper("Melis et al.", "https://arxiv.org/abs/1805.04049", 2019,
+    "Exploiting Unintended Feature Leakage in Collaborative Learning",
+    "Melis, Luca and Song, Congzheng and De Cristofaro, Emiliano and Shmatikov, Vitaly")
+DOSOVITSKIY = Paper("Dosovitskiy and Brox", "https://arxiv.org/abs/1506.02753", 2016,
+    "Inverting Visual Representations with Convolutional Networks",
+    "Dosovitskiy, Alexey and Brox, Thomas")

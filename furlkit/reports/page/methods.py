@@ -55,9 +55,10 @@ def _sentences(run: Run, cited: Any) -> Iterator[str]:
         if place == "distill":
             teacher = cited(word(options.get("teacher")), catalogue.TEACHERS)
             yield f"The server distils on public images with the teacher {teacher}."
-    scored = [p for p in run.methods.get("protocols", ()) if p in catalogue.PROTOCOLS]
+    known = {**catalogue.PROTOCOLS, **catalogue.AUDITS}
+    scored = [p for p in run.methods.get("protocols", ()) if p in known]
     if scored:
-        names = ", ".join(cited(name, catalogue.PROTOCOLS) for name in scored)
+        names = ", ".join(cited(name, known) for name in scored)
         yield f"Models are evaluated by {names}."
 
 
