@@ -12,7 +12,7 @@ K_1, K_2 = 0.01, 0.03
 
 
 def ssim(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Wang et al. 2004, Eq. 13: structural similarity of images (n, H, W, C), in [0, 1].
+    """Wang et al. 2004: structural similarity of images (n, H, W, C), in [0, 1].
 
     Uniform windows of 7 x 7 pixels, or of the whole image if smaller; mean over windows
     and channels, (n).

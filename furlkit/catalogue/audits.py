@@ -141,7 +141,7 @@ AUDITS = named(
             _GENERAL,
         ),
         paper=papers.MELIS,
-        equation="section 4",
+        equation="property inference",
         printed="nothing printed",
     ),
     Protocol("inversion",
@@ -174,7 +174,7 @@ AUDITS = named(
             _GENERAL,
         ),
         paper=papers.DOSOVITSKIY,
-        equation="section 3",
+        equation="decoder of features",
         printed="differs: the decoder of --objective autoencoder, and squared error",
     ),
 )

@@ -141,7 +141,7 @@ HELPERS = Exchange("helpers", "models of further clients close to the client's m
                "common noise.", variable="helper_count"),
     ),
     paper=papers.FEDMATCH,
-    equation="section 3.2",
+    equation="inter-client consistency",
 )
 
 BANK = Exchange("bank", "a row for each of the client's images",
@@ -173,7 +173,7 @@ PERSONAL = named(
             SENT_MODEL,
         ),
         paper=papers.DITTO,
-        equation="Eq. 1, Algorithm 1; FedStyle's appendix",
+        equation="objective of the personal models; FedStyle's appendix",
         printed="as printed; FedStyle's form is `--pull-to trained --sent-model own`",
     ),
     Personal("apfl", "a mixture of a personal model and the global model",
@@ -223,7 +223,7 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
                newer=True),
     ),
     paper=papers.FEDBN,
-    equation="Algorithm 1",
+    equation="local BatchNorm layers",
     printed="as printed",
 )
 
@@ -262,7 +262,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
                needs="centroids-out", newer=True),
     ),
     paper=papers.ORCHESTRA,
-    equation="section 4, local clustering",
+    equation="local clustering",
     printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by gradient "
             "steps; `--local-equal-sizes` for Orchestra's clusters of equal size",
 )

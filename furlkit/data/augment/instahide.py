@@ -1,7 +1,7 @@
 """InstaHide: an image mixed with others, the signs of its pixels flipped at random.
 
 Huang et al., "InstaHide: Instance-hiding Schemes for Private Distributed Learning", ICML
-2020, section 3, with images of the client's own data alone; FCL shares features of such
+2020, with images of the client's own data alone; FCL shares features of such
 images. The scheme has been broken: Carlini et al., "Is Private Learning Possible with
 Instance Encoding?", IEEE S&P 2021, recover the images. It is part of a method here, and
 no protection.

@@ -104,13 +104,15 @@ def bibtex(paper: Paper) -> str:
     """Return the BibTeX entry of a paper."""
     letters = unicodedata.normalize("NFKD", paper.name)
     key = re.sub("[^a-z0-9]", "", letters.lower()) + str(paper.year)
+    title = paper.title.replace("&", r"\&")
     fields = {
-        "title": f"{{{paper.title}}}",
+        "title": f"{{{title}}}",
         "author": paper.authors or "Anonymous",
         "year": str(paper.year),
-        "eprint": paper.url.rpartition("/")[2],
-        "archivePrefix": "arXiv",
-        "url": paper.url,
     }
+    _, arxiv, number = paper.url.partition("://arxiv.org/abs/")
+    if arxiv:
+        fields |= {"eprint": number, "archivePrefix": "arXiv"}
+    fields["url"] = paper.url
     lines = (f"  {name} = {{{value}}}," for name, value in fields.items())
     return "\n".join([f"@misc{{{key},", *lines, "}"])
