@@ -64,8 +64,9 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
         Numbers are rounded to multiples of 2^-32, or of 2^-24 after multiplication by the
         number of images. Larger numbers than 2^24, or 2^32 after multiplication, are
         refused; the sum cannot overflow. A file SECRET.used remembers the masked upload of
-        each round: a second upload with the same masks is refused, because both files
-        reveal the difference.
+        each round: another upload in the round, or other keys, are refused. Two uploads
+        with one mask reveal the difference, and sums with and without a site reveal the
+        model of the site.
 
         \b
         Example:

@@ -127,7 +127,7 @@ def test_a_missing_site_voids_the_round(sites, refused):
     some = sites(4)
     some.mask()
     words = some.sum_words(*some.masked[:2], some.masked[3])
-    refused(some.world.folder, 75, ["no masked upload of s2", "void the round"], *words)
+    refused(some.world.folder, 75, ["no masked upload of s2", "round is void"], *words)
 
 
 def test_a_missing_site_in_an_inbox(sites, refused, run):
@@ -147,6 +147,9 @@ def test_a_replaced_public_key_is_refused(sites, refused, run):
     some = sites()
     some.mask()
     assert some.key("s2", "--renew").code == 0
+    used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
+    refused(some.world.folder, 65, [used, "other keys"], *some.words("s0"))
+    used.unlink()
     assert run(*some.words("s0")).code == 0
     words = some.sum_words()
     refused(some.world.folder, 65, [some.masked[0], "roster", "same keys"], *words)
@@ -220,7 +223,7 @@ def test_a_second_upload_with_the_same_masks_is_refused(sites, refused):
     assert some.masked[0].read_bytes() == bytes_
     some.upload("s0", np.random.default_rng(9))
     used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
-    refused(some.world.folder, 65, [used, "reveals"], *some.words("s0"))
+    refused(some.world.folder, 65, [used, "reveal the model"], *some.words("s0"))
     other = some.words("s1", "--weights", "examples")
     refused(some.world.folder, 65, ["other --weights"], *other)
 

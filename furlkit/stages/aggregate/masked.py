@@ -79,9 +79,9 @@ def _check_all_present(sites: list[Sent]) -> None:
         names = ", ".join(str(name) for name in sorted(missing, key=client_order))
         raise TooEarlyError(
             f"no masked upload of {names}: {len(sites)} of {len(expected)} sites have "
-            "reported, and a masked sum needs all; run this command again after the "
-            "upload, or void the round: the other sites make new keys without the site "
-            "and mask again"
+            "reported, and a masked sum needs all. The round is void without the site: run "
+            "this command again after the upload. A second sum of this round without the "
+            "site could reveal the site's model"
         )
 
 

@@ -57,8 +57,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     w, facts = _weight(options, upload), _facts(options, upload, keys)
     tensors = {**upload.tensors, WEIGHT: np.ones(1), ZEROS: np.zeros(ZERO_WORDS)}
     numbers = {k: _fixed(upload, k, x, w, facts.bits) for k, x in tensors.items()}
-    use = {"round": facts.round, "parent": facts.parent, "roster": facts.roster}
-    sent = {"upload": upload.content, "weights": options.weights}
+    use = {"round": facts.round, "parent": facts.parent}
+    sent = {"upload": upload.content, "weights": facts.weights, "roster": facts.roster}
     check_unused(options.secret, use, sent)
     line = (
         f"{options.output}: masked model of client {facts.client} in round {facts.round} "

@@ -1,7 +1,8 @@
 """Masks that a site has used: a file beside the secret key.
 
-Two different uploads with one mask reveal the difference of the uploads. Each use is a
-line of JSON.
+Two different uploads with one mask reveal the difference of the uploads. Sums of a round
+with and without a site reveal the model of the site, so a round has one list of keys.
+Each use is a line of JSON.
 """
 
 import json
@@ -26,9 +27,10 @@ def check_unused(secret: Path, use: dict[str, Any], sent: dict[str, Any]) -> Non
     for line in _lines(secret):
         if line["use"] == use and line["sent"] != sent:
             raise InputError(
-                f"{used_of(secret)}: round {use['round']} has masked another upload or "
-                "with other --weights; a second upload with the same masks reveals the "
-                "difference: start the round again with new keys of all sites"
+                f"{used_of(secret)}: round {use['round']} has masked another upload, or "
+                "with other keys or other --weights; two masked files of a round can "
+                "reveal the model of a site. If no site has sent a masked file of this "
+                "round, remove the file"
             )
 
 
