@@ -95,6 +95,7 @@ LAYERS = {
     "updates": {"weights", "errors"},
     "aggregators": {"weights", "errors"},
     "attacks": {"errors"},
+    "audits": {"errors"},
     "evaluation": {"errors"},
     "files": {"errors"},
     "data": {"files", "errors", "console", "catalogue"},
@@ -115,7 +116,7 @@ LAYERS = {
     "stages": {
         *("data", "files", "models", "objectives", "terms", "personal", "updates"),
         *("aggregators", "evaluation", "training", "inputs", "reports", "recipes"),
-        *("exchanges", "attacks"),
+        *("exchanges", "attacks", "audits"),
         *BASE,
     },
     "cli": {"stages", "training", "presets", "files", *BASE},

@@ -40,12 +40,17 @@ def rows_to_share(size: int, participants: int) -> int:
     return -(-size // participants)
 
 
+def drawn_places(images: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Random images to share, by place; all images if there are fewer than `count`."""
+    return rng.choice(images, min(count, images), replace=False)
+
+
 def shared_rows(Z: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """FedCA Eq. 10 for `count` random rows of Z (all rows, if Z has fewer).
 
     Rows of zeros, from a collapsed model, have no direction and are dropped.
     """
-    chosen = Z[rng.choice(len(Z), min(count, len(Z)), replace=False)]
+    chosen = Z[drawn_places(len(Z), count, rng)]
     return unit_rows(chosen[np.abs(chosen).max(axis=1) > 0])
 
 

@@ -10,6 +10,7 @@ Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
 """
 
+from furlkit.catalogue.audits import AUDITS
 from furlkit.catalogue.entries import (
     ANY,
     FORMATS,

@@ -59,7 +59,7 @@ class Flag:
 # "received once": a client receives the file in the first round only.
 READ = ("read", "received", "received once", "recalled")
 WRITTEN = ("written", "sent", "kept")
-CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
+CACHE = "cache"  # A folder or file that furlkit reads, and creates if missing.
 # Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
     *("any", "csv", "folder", "json", "key", "members", "metrics", "page", "picture"),

@@ -7,6 +7,7 @@ options. Objectives and terms list the options of the remaining exchanges.
 
 from furlkit.catalogue import papers
 from furlkit.catalogue.entries import (
+    CACHE,
     Choice,
     Data,
     Exchange,
@@ -32,7 +33,7 @@ NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
 # The words of --share-rows, with the description by inspect.
 SHARE_ROWS = {
     "averaged": "",
-    "instahide": "features of images encrypted by InstaHide, a broken encryption "
+    "instahide": "features of images mixed by InstaHide, a broken protection "
                  "(Carlini et al. 2021); not anonymous",
     "mixup": "features of mixtures of images; not anonymous",
     "plain": "features of single images; not anonymous",
@@ -54,6 +55,14 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
         Option("features-out", File("features", "features", "sent", per_client=True),
                help="File for the client's shared rows, ceil(K / m) rows; may contain "
                     "{client}.", recorded=False),
+        Option("secret", File("key", direction=CACHE, per_client=True), metavar="FILE",
+               help="Secret of the site, 32 random bytes that never leave the site: the "
+                    "choice of the shared images and the mixtures come from the secret, "
+                    "not from --seed, which is in headers. A missing file is created; may "
+                    "contain {client}.",
+               usual="without a PARTITION CLIENT.secret beside --private-out, otherwise "
+                     "--seed",
+               needs="features-out", recorded=False),
         Option("share-rows", Choice(tuple(SHARE_ROWS)), "averaged",
                "Content of the rows: averaged, z averaged over rounds (FedCA's Z); "
                "instahide, z of fresh mixtures of 4 images with random signs (FCL); mixup, "
@@ -132,7 +141,7 @@ HELPERS = Exchange("helpers", "models of further clients close to the client's m
                "common noise.", variable="helper_count"),
     ),
     paper=papers.FEDMATCH,
-    equation="section 3.2",
+    equation="inter-client consistency",
 )
 
 BANK = Exchange("bank", "a row for each of the client's images",
@@ -164,7 +173,7 @@ PERSONAL = named(
             SENT_MODEL,
         ),
         paper=papers.DITTO,
-        equation="Eq. 1, Algorithm 1; FedStyle's appendix",
+        equation="objective of the personal models; FedStyle's appendix",
         printed="as printed; FedStyle's form is `--pull-to trained --sent-model own`",
     ),
     Personal("apfl", "a mixture of a personal model and the global model",
@@ -214,7 +223,7 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
                newer=True),
     ),
     paper=papers.FEDBN,
-    equation="Algorithm 1",
+    equation="local BatchNorm layers",
     printed="as printed",
 )
 
@@ -253,7 +262,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
                needs="centroids-out", newer=True),
     ),
     paper=papers.ORCHESTRA,
-    equation="section 4, local clustering",
+    equation="local clustering",
     printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by gradient "
             "steps; `--local-equal-sizes` for Orchestra's clusters of equal size",
 )

@@ -13,7 +13,7 @@ SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566", 2020,
     "Chen, Xinlei and He, Kaiming")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733", 2020,
     "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
-    "Grill, Jean-Bastien and others")
+    "Grill, Jean-Bastien and Strub, Florian and Altché, Florent and Tallec, Corentin and Richemond, Pierre H. and Buchatskaya, Elena and Doersch, Carl and Pires, Bernardo Avila and Guo, Zhaohan Daniel and Azar, Mohammad Gheshlaghi and Piot, Bilal and Kavukcuoglu, Koray and Munos, Rémi and Valko, Michal")
 BARLOW = Paper("Barlow Twins", "https://arxiv.org/abs/2103.03230", 2021,
     "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
     "Zbontar, Jure and Jing, Li and Misra, Ishan and LeCun, Yann and Deny, Stéphane")
@@ -53,7 +53,8 @@ FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982", 2020,
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611", 2021,
     "Towards Communication-Efficient and Privacy-Preserving Federated Representation Learning",
     "Shi, Haizhou and Zhang, Youcai and Shen, Zijin and Tang, Siliang and Li, Yaqian and Guo, Yandong and Zhuang, Yueting")
-FEDSTYLE = Paper("FedStyle", "https://arxiv.org/abs/2211.06470", 2022,
+# Version 2 of the preprint has another title.
+FEDSTYLE = Paper("FedStyle", "https://arxiv.org/abs/2211.06470v1", 2022,
     "More Generalized and Personalized Unsupervised Representation Learning In A Distributed System",
     "Yang, Yuewei and Sun, Jingwei and Li, Ang and Li, Hai and Chen, Yiran")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127", 2018,
@@ -95,7 +96,8 @@ FEDPROTO = Paper("FedProto", "https://arxiv.org/abs/2105.00243", 2021,
 FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629", 2016,
     "Communication-Efficient Learning of Deep Networks from Decentralized Data",
     "McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Agüera y Arcas, Blaise")
-FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763", 2021,
+# Version 2, published at IJCAI 2022, has another title and calls the method CCL.
+FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763v1", 2021,
     "Distributed Unsupervised Visual Representation Learning with Fused Features",
     "Wu, Yawen and Wang, Zhepeng and Zeng, Dewen and Li, Meng and Shi, Yiyu and Hu, Jingtong")
 SATTLER = Paper("Sattler et al.", "https://arxiv.org/abs/1903.02891", 2019,
@@ -114,7 +116,7 @@ DSFL = Paper("DS-FL", "https://arxiv.org/abs/2008.06180", 2020,
     "Distillation-Based Semi-Supervised Federated Learning for Communication-Efficient Collaborative Training with Non-IID Private Data",
     "Itahara, Sohei and Nishio, Takayuki and Koda, Yusuke and Morikura, Masahiro and Yamamoto, Koji")
 FEDMATCH = Paper("FedMatch", "https://arxiv.org/abs/2006.12097", 2020,
-    "Federated Semi-Supervised Learning with Inter-Client Consistency and Disjoint Learning",
+    "Federated Semi-Supervised Learning with Inter-Client Consistency & Disjoint Learning",
     "Jeong, Wonyong and Yoon, Jaehong and Yang, Eunho and Hwang, Sung Ju")
 YIN = Paper("Yin et al.", "https://arxiv.org/abs/1803.01498", 2018,
     "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates",
@@ -166,3 +168,12 @@ SHEJWALKAR = Paper("Shejwalkar and Houmansadr",
 BADENCODER = Paper("BadEncoder", "https://arxiv.org/abs/2108.00352", 2021,
     "BadEncoder: Backdoor Attacks to Pre-trained Encoders in Self-Supervised Learning",
     "Jia, Jinyuan and Liu, Yupei and Gong, Neil Zhenqiang")
+ENCODERMI = Paper("EncoderMI", "https://arxiv.org/abs/2108.11023", 2021,
+    "EncoderMI: Membership Inference against Pre-trained Encoders in Contrastive Learning",
+    "Liu, Hongbin and Jia, Jinyuan and Qu, Wenjie and Gong, Neil Zhenqiang")
+MELIS = Paper("Melis et al.", "https://arxiv.org/abs/1805.04049", 2019,
+    "Exploiting Unintended Feature Leakage in Collaborative Learning",
+    "Melis, Luca and Song, Congzheng and De Cristofaro, Emiliano and Shmatikov, Vitaly")
+DOSOVITSKIY = Paper("Dosovitskiy and Brox", "https://arxiv.org/abs/1506.02753", 2016,
+    "Inverting Visual Representations with Convolutional Networks",
+    "Dosovitskiy, Alexey and Brox, Thomas")

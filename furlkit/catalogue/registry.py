@@ -23,6 +23,7 @@ NAMES = (
     "attack",
     "distill",
     "evaluate",
+    "audit",
     "compare",
     "plot",
     "ledger",

@@ -33,6 +33,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         (attacks, "attack --kind {0.name}"),
         (catalogue.TEACHERS.values(), "--teacher {0.name}"),
         (catalogue.PROTOCOLS.values(), "evaluate {0.name}"),
+        (catalogue.AUDITS.values(), "audit {0.name}"),
     ):
         yield from (_row(entry, flag.format(entry)) for entry in entries)
 

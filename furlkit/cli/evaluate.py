@@ -167,8 +167,8 @@ _TEXTS = {
     "negatives": """A negative is false if image and negative have the same class: the loss pushes them
     apart. The ratio of false negatives is the mean over the images, with rows of the same
     client, of the other clients, or of both. The output also has the ratio by FCL's
-    equations 4 and 5, if the classes of a client have equal numbers of images. An
-    encrypted row is counted like one image.
+    equations 4 and 5, if the classes of a client have equal numbers of images. A
+    row of mixed images (InstaHide) is counted like one image.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ COMMAND = command("inspect", "Explain any file that furlkit wrote.",
       furlkit inspect exp/r001/client_0.safetensors
       furlkit inspect --verify exp
       furlkit inspect --outgoing st-mary.safetensors
+      furlkit inspect --outgoing st-mary.safetensors --audit membership.json
       furlkit inspect --signers allowed_signers global_1.safetensors
     """,
     Argument("paths", File("any"), "FILE...", several=True),
@@ -23,6 +24,10 @@ COMMAND = command("inspect", "Explain any file that furlkit wrote.",
         Option("outgoing", Flag(), False,
                "Explain which data leave a site with the file, and which data attackers "
                "are known to recover; private files are refused."),
+        Option("audit", File("metrics"), (), multiple=True, needs="outgoing",
+               recorded=False,
+               help="Result of furlkit audit on a FILE, cited instead of the usual orders "
+                    "of magnitude; may be repeated."),
         SIGNERS._replace(
             help="Check every byte, and the signature FILE.sig of the client that the "
                  "header names, or of `server`, by this file of OpenSSH."),

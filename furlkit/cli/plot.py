@@ -124,6 +124,21 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
               output("picture")),
         DRAWN,
     ),
+    command("plot roc",
+        "Draw the success of attacks over the false alarms, on logarithmic axes.",
+        """audit writes METRICS. A curve shows the share of members that an attack finds (TPR)
+        for every share of false alarms (FPR). The dashed line is a guess; the vertical
+        line marks 1% FPR. Axes start at the smallest share that the images can show.
+
+        \b
+        Example:
+          furlkit plot roc exp/r001/membership.json \\
+              --series rows=exp/r001/rows.json -o exp/roc.png
+        """,
+        Argument("files", File("metrics"), "METRICS...", required=False, several=True),
+        group(IN_OUT, series_option("A line with a label"), *TITLED, output("picture")),
+        DRAWN,
+    ),
     command("plot bars",
         "Draw means over seeds as bars, with the standard deviation.",
         """

@@ -43,7 +43,7 @@ def rankme(z: Tensor) -> float:
 
     Unlike `effective_rank`, rows are neither centred nor normalised. At most min(N, d).
     Garrido et al., "RankMe: Assessing the Downstream Performance of Pretrained
-    Self-Supervised Representations by Their Rank", ICML 2023, Eq. 1. NaN if z is not
+    Self-Supervised Representations by Their Rank", ICML 2023. NaN if z is not
     finite, 1 if z is 0. The paper measures many images, here z may be one batch.
     """
     z = z.detach().float()

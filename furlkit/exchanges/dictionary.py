@@ -2,9 +2,10 @@
 
 A client receives the other clients' rows, and shares rows of the client's images.
 
-FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
-are lost, so a pass over fresh mixtures after the last epoch computes the shared rows;
-(seed, round, client) determine the draws.
+FCL mixes images again in every epoch (InstaHide) and shares the last rows. Rows of
+earlier epochs are lost, so a pass over fresh mixtures after the last epoch computes the
+shared rows; (secret, round, client) determine the draws. The secret stays at the site; in
+a simulation without a secret the seed takes its place.
 
 During training MoCo's slow network normalises by batches (--rows-statistics batch), so
 keys and FCL's rows belong to one population. With running statistics, the statistics of
@@ -23,7 +24,12 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import catalogue, console
-from furlkit.aggregators.dictionary import average_features, rows_to_share, shared_rows
+from furlkit.aggregators.dictionary import (
+    average_features,
+    drawn_places,
+    rows_to_share,
+    shared_rows,
+)
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import (
@@ -39,6 +45,7 @@ from furlkit.exchanges.exchange import (
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
+from furlkit.files.secret import site_secret
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.settings import fill as fill_options
@@ -75,6 +82,7 @@ class Sharing:
     leave_own_out: bool
     negatives: str
     features_out: str | None
+    secret: str | None
     share_rows: str
     rows_statistics: str
     alpha: float
@@ -135,6 +143,7 @@ class Dictionary(Exchange):
         _check(sharing, values)
         self._sharing = sharing
         self._objective = catalogue.objectives()[values["objective"]]
+        self._secret = _secret_pattern(sharing, values)
 
     def open(self, setup: Setup) -> None:
         """Read the dictionaries of the clients; read a common file once."""
@@ -241,7 +250,7 @@ class Dictionary(Exchange):
         if sharing.averaged:
             before = self._kept_rows(client, rows.z.shape[1])
             Z = average_features(before, rows.z, sharing.alpha)
-        rng = numpy_generator(setup.seed, "share", setup.round, client.number)
+        rng = numpy_generator(*self._purpose(client))
         shared = shared_rows(Z, self._shared, rng)
         facts = shared_rows_facts(setup, client, len(shared))
         if not sharing.averaged:
@@ -270,13 +279,19 @@ class Dictionary(Exchange):
             rows = rows._replace(fresh=self._fresh(client, net))
         return rows
 
+    def _purpose(self, client: Client) -> tuple[int, str, int, ClientId]:
+        """Secret or seed, and the purpose of the draws."""
+        first = self._setup.seed
+        if self._secret:
+            first = site_secret(fill(self._secret, client.number))
+        return first, "share", self._setup.round, client.number
+
     def _fresh(self, client: Client, net: Net) -> np.ndarray:
         """z of images of the client, or of mixtures of images, drawn for this round."""
         sharing, setup, index = self._sharing, self._setup, client.index
         view, images = setup.plain_view(), setup.images.images
-        purpose = (setup.seed, "share", setup.round, client.number)
-        count = min(self._shared, len(index))
-        places = numpy_generator(*purpose).choice(len(index), count, replace=False)
+        purpose = self._purpose(client)
+        places = drawn_places(len(index), self._shared, numpy_generator(*purpose))
         rng, masks = torch_generator(*purpose, "mix"), sharing.share_rows == "instahide"
 
         def rows_at(places: np.ndarray) -> np.ndarray:
@@ -322,6 +337,19 @@ def _check(sharing: Sharing, values: Values) -> None:
         )
     if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
         _refuse_to_lose_rows(sharing)
+
+
+def _secret_pattern(sharing: Sharing, values: Values) -> str | None:
+    """Path of the secret, with {client}; None in a simulation, which draws by the seed."""
+    if not sharing.features_out or sharing.secret or values["partition"]:
+        return sharing.secret
+    if not values["private_out"]:
+        raise UsageError(
+            "--features-out: without a PARTITION, a secret of the site chooses the rows; "
+            "give --private-out, and the secret is beside the private file, or --secret "
+            "FILE"
+        )
+    return str(Path(values["private_out"]).with_name("{client}.secret"))
 
 
 def _refuse_to_lose_rows(sharing: Sharing) -> None:

@@ -1,9 +1,9 @@
 """FedBN: a client keeps its BatchNorm layers, and all other layers are averaged.
 
 Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
-ICLR 2021, Algorithm 1. Weights, biases and running statistics of these layers are in the
-private file, not in the upload, so the server's model lacks them from round 1 on. A client
-without a private file starts from the layers that it received, or from new ones.
+ICLR 2021. Weights, biases and running statistics of these layers are in the private file,
+not in the upload, so the server's model lacks them from round 1 on. A client without a
+private file starts from the layers that it received, or from new ones.
 """
 
 from furlkit.errors import InputError, UsageError

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from furlkit.aggregators.dictionary import rows_to_share
+from furlkit.files.secret import DRAWN_BY, SECRET
 
 
 def record_rows(
@@ -22,3 +23,5 @@ def record_rows(
     if shares:
         participants = values["participants"] or clients
         options["rows"] = rows_to_share(values["dictionary_size"], participants)
+    if shares and (values["secret"] or not values["partition"]):
+        options[DRAWN_BY] = SECRET

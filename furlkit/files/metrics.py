@@ -1,7 +1,8 @@
 """Metrics files: JSON with sorted keys, for programs, `plot`, and people.
 
 `content` is the sha256 of the remaining document: the numbers, the options, and the
-hashes of images and models. Versions before 3 have no content hash.
+hashes of images and models. The CPU time of an audit, `cpu_seconds`, differs between equal
+runs and is not part of the hash. Versions before 3 have no content hash.
 """
 
 import json
@@ -15,6 +16,7 @@ from furlkit.files.container.header import canonical, check_version, parse_stric
 from furlkit.files.opening import LONGEST_JSON, read_bytes
 
 VERSION = 3
+UNSEALED = ("content", "cpu_seconds")
 
 
 def write_metrics(path: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -61,5 +63,5 @@ def is_sealed(document: dict[str, Any]) -> bool:
 
 
 def _content(document: dict[str, Any]) -> str:
-    values = {key: value for key, value in document.items() if key != "content"}
+    values = {key: value for key, value in document.items() if key not in UNSEALED}
     return sha256(canonical(values).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Metrics of evaluate: earlier results, and writing with options and journal."""
+"""Metrics of evaluate and audit: earlier results, and writing with options and journal."""
 
 from typing import Any
 

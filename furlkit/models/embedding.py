@@ -10,9 +10,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from furlkit import console
 from furlkit.data.augment import instahide, normalise, plain, sobel
-from furlkit.data.batches import View
+from furlkit.data.batches import Images, View
 from furlkit.models.architecture import Net
 from furlkit.models.description import ClassHead
+from furlkit.randomness import torch_generator
 
 BATCH = 256
 
@@ -67,6 +68,26 @@ def embed(
 
 
 @torch.inference_mode()
+def embed_views(
+    net: Net, images: Images, layer: str, views: int, seed: int, purpose: str
+) -> np.ndarray:
+    """Features (views, n, d), float32, of augmented views of each image in eval mode.
+
+    The views depend only on seed and purpose: models of one input size see equal views.
+    """
+    net.eval()
+    every = []
+    with console.bar(f"{views} views of {len(images):,} images", len(images)) as bar:
+        for index in torch.arange(len(images)).split(BATCH):
+            rng = torch_generator(seed, purpose, "views", int(index[0]))
+            batch = images.batch(index, rng)
+            rows = [represent(net, batch.one_view(), layer) for _ in range(views)]
+            every.append(torch.stack(rows).float().cpu())
+            bar.reach(int(index[-1]) + 1)
+    return torch.cat(every, dim=1).numpy()
+
+
+@torch.inference_mode()
 def embed_probabilities(
     net: Net, images: np.ndarray, index: np.ndarray, view: View, head: ClassHead
 ) -> Tensor:
@@ -102,7 +123,7 @@ def embed_mixed(
             taken = (_input(images[index[each]], view, device) for each in columns)
             shape = (columns.shape[1], view.channels, view.size, view.size)
             mask = instahide.draw_mask(shape, rng) if masks else None
-            x = instahide.encrypted(taken, coefficients[part], mask)
+            x = instahide.mixed(taken, coefficients[part], mask)
             rows.append(represent(net, x, "z").float().cpu())
             bar.reach(start + len(x))
     return torch.cat(rows)

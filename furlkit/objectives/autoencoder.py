@@ -1,7 +1,7 @@
 """Reconstruction through a decoder, the objective of FedAE.
 
 Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks",
-Science 2006 (no numbered equation); squared error, like the baseline of FedCA.
+Science 2006; squared error, like the baseline of FedCA.
 """
 
 from torch import Tensor

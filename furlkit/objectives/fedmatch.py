@@ -1,7 +1,7 @@
 """FedMatch with labels at the server: clients learn from confident predictions.
 
 Jeong et al., "Federated Semi-Supervised Learning with Inter-Client Consistency &
-Disjoint Learning", ICLR 2021, sections 3.2 and 3.3.
+Disjoint Learning", ICLR 2021.
 
     theta = sigma + psi    the weights of the network
     sigma                  trained by the server with labels; constant at clients

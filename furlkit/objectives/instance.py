@@ -8,8 +8,8 @@ CVPR 2018, Eq. 2-3; one of FedUSC's pretext tasks.
     tau, m    temperature; share of the old row kept in an update
 
 The paper has 1.3 million images and estimates the sum over all images by
-noise-contrastive estimation (Eq. 4-8). A client has few images, so the sum is exact and
-needs neither a number of negatives nor a normalising constant.
+noise-contrastive estimation (section 3.2). A client has few images, so the sum is exact
+and needs neither a number of negatives nor a normalising constant.
 """
 
 from typing import Any

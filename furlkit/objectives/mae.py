@@ -1,9 +1,9 @@
 """MAE: the pixels of hidden patches are predicted from the visible patches.
 
-He et al., "Masked Autoencoders Are Scalable Vision Learners", CVPR 2022, section 3 (no
-numbered equation). Fed-MAE: Yan et al., "Label-Efficient Self-Supervised Federated
-Learning for Tackling Data Heterogeneity in Medical Imaging", IEEE TMI 2023: MAE at every
-client, encoder and decoder averaged by the number of images.
+He et al., "Masked Autoencoders Are Scalable Vision Learners", CVPR 2022.
+Fed-MAE: Yan et al., "Label-Efficient Self-Supervised Federated Learning for Tackling Data
+Heterogeneity in Medical Imaging", IEEE TMI 2023: MAE at every client, encoder and decoder
+averaged by the number of images.
 
     t     pixels of the M hidden patches of an image                        (B, M, p p C)
     y     pixels predicted by the decoder, the head `patches`

@@ -1,7 +1,7 @@
 """NNCLR: each view predicts the nearest neighbour of the second view in a queue.
 
 Dwibedi et al., "With a Little Help from My Friends: Nearest-Neighbor Contrastive
-Learning of Visual Representations", ICCV 2021, Eq. 3-4.
+Learning of Visual Representations", ICCV 2021.
 
     z_1, z_2    projections of two views of N images, rows in one order          (N, d)
     p_1, p_2    predictions, p = predictor(z)                                    (N, d)
@@ -10,9 +10,8 @@ Learning of Visual Representations", ICCV 2021, Eq. 3-4.
     tau         temperature
 
 The paper fills Q with random rows at first. Here Q starts empty, and the first batch is
-compared with itself. The numbers of the equations follow our reading of the preprint
-(arXiv 2104.14548); only the abstract and public code (solo-learn, lightly) were
-available for a check.
+compared with itself. The paper was not at hand in full; the equations follow quotations
+and public code (solo-learn, lightly).
 """
 
 from typing import Any
@@ -27,17 +26,17 @@ from furlkit.objectives.simclr import normalise, nt_xent
 
 @torch.no_grad()
 def nearest(z: Tensor, Q: Tensor) -> Tensor:
-    """NNCLR Eq. 4 for unit rows: argmin_{q in Q} ||z - q||; z itself if Q is empty."""
+    """Nearest rows for unit rows: argmin_{q in Q} ||z - q||; z itself if Q is empty."""
     if len(Q) == 0:
         return z.detach()
     return Q[(z @ Q.T).argmax(dim=1)]  # (N, d)
 
 
 def nnclr_loss(nn_1: Tensor, p_2: Tensor, tau: float, form: str) -> Tensor:
-    """NNCLR Eq. 3 for neighbours of one view and predictions of the second view.
+    """NNCLR's loss for neighbours of one view and predictions of the second view.
 
-    oneway     Eq. 3: the neighbour finds the prediction of the image (solo-learn)
-    symmetric  mean of Eq. 3 and the reverse: the prediction finds the neighbour (paper)
+    oneway     the neighbour finds the prediction of the image (solo-learn)
+    symmetric  mean of oneway and the reverse: the prediction finds the neighbour (paper)
     full       like SimCLR: neighbours repel neighbours, and predictions repel
                predictions (lightly)
     """

@@ -1,7 +1,7 @@
 """Rotation prediction: classify by how many quarter turns an image is rotated.
 
 Gidaris et al., "Unsupervised Representation Learning by Predicting Image Rotations",
-ICLR 2018, Eq. 2-3; the objective of FedPR (FedRot).
+ICLR 2018; the objective of FedPR (FedRot).
 """
 
 import torch
@@ -12,7 +12,7 @@ from furlkit.objectives.learner import Forward
 
 
 def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
-    """Gidaris et al. Eq. 3: mean cross-entropy of the quarter turns.
+    """Mean cross-entropy of the quarter turns.
 
         -1/B sum_b log softmax(logits_b)[turns_b]
 
@@ -22,7 +22,7 @@ def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
 
 
 def step(net, batch) -> Forward:
-    """Gidaris et al. Eq. 2: rotate every image by all four turns."""
+    """Rotate every image by all four turns."""
     x = batch.one_view()  # (N, C, S, S)
     turned = torch.cat([torch.rot90(x, k, (2, 3)) for k in range(4)])  # (4N, C, S, S)
     turns = torch.arange(4, device=x.device).repeat_interleave(len(x))

@@ -1,7 +1,7 @@
 """Cross-entropy on labels, the loss of FedAvg's supervised clients.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, Eq. 1, with the log loss for f_i.
+Data", AISTATS 2017, with the log loss for f_i.
 """
 
 import torch.nn.functional as F

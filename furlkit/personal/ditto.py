@@ -1,7 +1,7 @@
 """Ditto: a client's personal model is pulled towards the global model.
 
 Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML
-2021, Eq. 1 and Algorithm 1; FedStyle's appendix.
+2021; FedStyle's appendix.
 
     w     the global model; the client trains a copy of it as in FedAvg
     v     the client's personal model, which persists between rounds

@@ -49,6 +49,7 @@ from furlkit.recipes.read import (
 PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*)?((?:\|[\w@*]+)*)\}")
 SWITCH = re.compile(r"\{\w+\?\}")  # {name?} of version 0.1.
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+GROUPED = (["audit"], ["evaluate"], ["plot"])  # Commands with names of two words.
 ROUNDS = ("last", "own", "final", "all")
 
 
@@ -188,7 +189,7 @@ def _command(line: str, where: str) -> Command:
     if (command := command_at(words)) and command.parts:
         return command
     known = [name for name, command in COMMANDS.items() if command.parts]
-    name = " ".join(words[:2] if words[:1] in (["evaluate"], ["plot"]) else words[:1])
+    name = " ".join(words[:2] if words[:1] in GROUPED else words[:1])
     raise InputError(
         f"{where}: {name} is not a command of furlkit{suggestion(name, known)}"
     )

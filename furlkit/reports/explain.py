@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from furlkit.catalogue import SHARE_ROWS
+from furlkit.catalogue import AUDITS, SHARE_ROWS
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.kinds import KINDS
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
+from furlkit.reports.audits import describe_audit
 from furlkit.reports.metrics import domains_text, facts_of, is_number, spread_of
 from furlkit.reports.text import count, counted, lookup, plain, shorten, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
@@ -156,6 +157,7 @@ def _ledger(metrics: Facts) -> str:
 
 # Protocols of metrics about no single model.
 WITHOUT_MODEL: dict[str, Callable[[Facts], str]] = {
+    **dict.fromkeys(AUDITS, describe_audit),
     "ledger": _ledger,
     "negatives": _negatives,
     "neighbours": _neighbours,

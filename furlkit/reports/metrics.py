@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
-from furlkit.catalogue import PROTOCOLS
+from furlkit.catalogue import AUDITS, PROTOCOLS
 from furlkit.errors import InputError, UsageError, did_you_mean
 from furlkit.files.container.header import canonical, short, with_article
 from furlkit.files.metrics import as_metrics, is_sealed, read_json, read_metrics
@@ -121,26 +121,29 @@ def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ..
 
 
 def _check_protocol(protocol: str) -> None:
-    if protocol not in PROTOCOLS:
+    known = (*PROTOCOLS, *AUDITS)
+    if protocol not in known:
         raise UsageError(
-            f"--protocol {protocol}: known are {', '.join(PROTOCOLS)}"
-            f"{did_you_mean(protocol, PROTOCOLS)}"
+            f"--protocol {protocol}: known are {', '.join(known)}"
+            f"{did_you_mean(protocol, known)}"
         )
 
 
 def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
     rounds: dict[Path, int] = {}
-    # The angles of a round compare clients' models.
+    # The angles of a round compare clients' models; audits attack any model.
     role = "client" if protocol == "angles" else "global"
     for path, metrics in metrics_below(folder):
-        known = metrics.get("protocol"), facts_of(metrics).get("role")
-        if known == (protocol, role):
+        of_role = protocol in AUDITS or facts_of(metrics).get("role") == role
+        if metrics.get("protocol") == protocol and of_role:
             rounds[path] = round_of(path, metrics)
     if not rounds:
         _check_protocol(protocol)
+        command = "audit" if protocol in AUDITS else "evaluate"
+        of = "" if protocol in AUDITS else f" of a {role} model"
         raise InputError(
-            f"{folder}: has no {protocol} metrics of a global model; run "
-            f"furlkit evaluate {protocol}, or choose another --protocol"
+            f"{folder}: has no {protocol} metrics{of}; run "
+            f"furlkit {command} {protocol}, or choose another --protocol"
         )
     end = max(rounds.values())
     return [path for path, number in rounds.items() if number == end or not last]

@@ -13,6 +13,8 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES
 from furlkit.files.kinds import KINDS
+from furlkit.files.secret import DRAWN_BY, SECRET
+from furlkit.reports.audits import describe_audit, describe_measured
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
@@ -71,8 +73,8 @@ CLASSIFIER = Finding(
 )
 INVERSION = Finding(
     "Images that resemble the originals have been reconstructed from a network's "
-    "features by owners of the network, such as the server. Treat each row like a "
-    "blurred copy of the image; rows are not anonymous.",
+    "features by owners of the network, such as the server. A row also "
+    "identifies the image among candidate images; rows are not anonymous.",
     (
         "Mahendran & Vedaldi 2015, Understanding Deep Image Representations by Inverting "
         "Them, CVPR",
@@ -149,10 +151,47 @@ def told(header: Header) -> dict[str, Any]:
     return found | ({} if header.seed is None else {"seed": header.seed})
 
 
+def measured(header: Header, audits: Sequence[dict[str, Any]] = ()) -> list[str]:
+    """Results of audits of this file; without an audit, orders of magnitude."""
+    shared = _shared_as(header)
+    return [
+        f"{describe_audit(document)}; {plain(str(document.get('attacker')))}"
+        for document in audits
+    ] or [describe_measured(shared), *_published_key(header, shared)]
+
+
+def _published_key(header: Header, shared: str) -> list[str]:
+    """Warning about a header with the seed of the draws, which undo the protection."""
+    if shared not in ("rows", "mixtures") or header.options.get(DRAWN_BY) == SECRET:
+        return []
+    return [
+        "The seed in the header is the key of the draws: whoever has candidate images "
+        "can repeat the choice of images and the mixtures. With local-train --secret, a "
+        "secret of the site is the key."
+    ]
+
+
+def _shared_as(header: Header) -> str:
+    """Name of the file among the measured kinds of files."""
+    facts, reveals = header.facts, KINDS[header.kind].reveals
+    if reveals == "weights":
+        return "upload" if facts.get("role") == "client" else "model"
+    if reveals != "rows" or facts.get("dataset"):
+        return header.kind if header.kind != "features" else "answers"
+    return "mixtures" if _is_mixed(facts) else "rows"
+
+
+def _is_mixed(facts: dict[str, Any]) -> bool:
+    return any(way in str(facts.get("share_rows")) for way in ("instahide", "mixup"))
+
+
 def paragraphs(
-    header: Header, entries: Sequence[Entry], size: int
+    header: Header,
+    entries: Sequence[Entry],
+    size: int,
+    audits: Sequence[dict[str, Any]] = (),
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a title and a text."""
+    """Pairs of a title and a text; `audits`: audits of this file."""
     plainly = KINDS[header.kind].plain
     yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
@@ -161,6 +200,8 @@ def paragraphs(
     shown = ", ".join(f"{name} {_shown(value)}" for name, value in told(header).items())
     shown = shown or "nothing of the site"
     yield "it tells", f"{shown}; and the options of the command"
+    for text in measured(header, audits):
+        yield "measured", text
     for finding in findings(header, entries):
         papers = "; ".join(finding.papers)
         yield "recoverable", f"{finding.what} ({papers})"

@@ -127,6 +127,14 @@ class ImageRow(NamedTuple):
     wrong: Sequence[bool]
 
 
+class Curve(NamedTuple):
+    """Points [FPR, TPR] (n, 2) of an attack, and the area below."""
+
+    label: str
+    points: np.ndarray
+    auc: float
+
+
 class Box(NamedTuple):
     """Five numbers of a distribution of angles in degrees, and the round."""
 

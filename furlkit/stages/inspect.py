@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
+from furlkit.catalogue import AUDITS
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
@@ -31,6 +32,7 @@ from furlkit.reports.metrics import read_one
 from furlkit.reports.outgoing import (
     check_may_leave,
     findings,
+    measured,
     numbers_of,
     paragraphs,
     told,
@@ -67,7 +69,10 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
         _check_signatures(Signers(values["signers"]), values["paths"])
     if values["outgoing"]:
         # Check every file first: print no explanation if a file must stay.
-        return iter([_explain_outgoing(Path(path)) for path in values["paths"]])
+        audits = {Path(path): read_one(Path(path)) for path in values["audit"]}
+        _check_audits(audits, values["paths"])
+        explained = (_explain_outgoing(Path(p), audits) for p in values["paths"])
+        return iter([*explained])
     return (_explain(Path(path), verify, tensors) for path in values["paths"])
 
 
@@ -101,7 +106,30 @@ def _form(path: Path) -> str:
     return "journal" if journal else "metrics"
 
 
-def _explain_outgoing(path: Path) -> Explained:
+Audits = dict[Path, dict[str, Any]]
+
+
+def _check_audits(audits: Audits, paths: Sequence[str]) -> None:
+    """Refuse other metrics, and audits of other files."""
+    for audit, document in audits.items():
+        if document.get("protocol") not in AUDITS:
+            raise InputError(
+                f"{audit}: expected the result of furlkit audit, found the protocol "
+                f"{word(document.get('protocol'))}"
+            )
+        if not any(_is_about(document, Container(Path(p)).content) for p in paths):
+            raise InputError(
+                f"{audit}: audits none of the files given; the content hashes differ; "
+                "audit the file that leaves the site"
+            )
+
+
+def _is_about(document: dict[str, Any], content: str) -> bool:
+    inputs = document.get("inputs")
+    return isinstance(inputs, dict) and content in inputs.values()
+
+
+def _explain_outgoing(path: Path, audits: Audits) -> Explained:
     """Explain which data leave a site with a file; raise if the file must stay."""
     if _form(path) != "container":
         raise InputError(
@@ -114,7 +142,8 @@ def _explain_outgoing(path: Path) -> Explained:
     opened.verify()
     size = opened.body_start + sum(entry.size for entry in entries)
     lines, numbers = [plain(str(path))], numbers_of(header, entries)
-    for title, text in paragraphs(header, entries, size):
+    about = [each for each in audits.values() if _is_about(each, opened.content)]
+    for title, text in paragraphs(header, entries, size, about):
         words = textwrap.wrap(text, WIDTH - 15)
         lines += [f"  {title:12} {words[0]}", *(f"{'':15}{line}" for line in words[1:])]
     known = [finding._asdict() for finding in findings(header, entries)]
@@ -125,7 +154,13 @@ def _explain_outgoing(path: Path) -> Explained:
         "images": numbers.images,
     }
     data |= {"numbers_per_image": numbers.each, "bytes": size}
-    return "\n".join(lines), {**data, "told": told(header), "recoverable": known}
+    return "\n".join(lines), {
+        **data,
+        "told": told(header),
+        "measured": measured(header, about),
+        "audited": bool(about),
+        "recoverable": known,
+    }
 
 
 def _explain_container(path: Path, verify: bool, every: bool) -> Explained:

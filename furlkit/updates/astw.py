@@ -1,8 +1,8 @@
 """Update of ASTW: clients send deep layers only in some rounds.
 
-Chen, Sun and Jin, "Communication-Efficient Federated Deep Learning with Asynchronous
-Model Update and Temporally Weighted Aggregation", IEEE TNNLS 2020. The second half of
-ASTW, weights for models of earlier rounds, is `aggregate --staleness`.
+Chen, Sun and Jin, "Communication-Efficient Federated Deep Learning with Layerwise
+Asynchronous Model Update and Temporally Weighted Aggregation", IEEE TNNLS 2020. The
+second half of ASTW, weights for models of earlier rounds, is `aggregate --staleness`.
 
 Clients send parts: the encoder contains the paper's shallow layers, the heads the deep
 layers (fully connected in the paper too). If the server has not published deep layers,

@@ -103,8 +103,8 @@ def test_commands_are_listed_in_working_order(run):
     assert names == [
         *order.split(),
         *["neighbours", "sign", "aggregate", "attack", "distill"],
-        *["evaluate", "compare", "plot", "ledger", "inspect", "replay", "export"],
-        *["presets", "plan", "status", "report", "log", "doctor"],
+        *["evaluate", "audit", "compare", "plot", "ledger", "inspect", "replay"],
+        *["export", "presets", "plan", "status", "report", "log", "doctor"],
     ]
 
 

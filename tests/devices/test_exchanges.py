@@ -64,6 +64,7 @@ CASES = {
         client("g1", "--objective", "spectral", "--correlations", "R", "--private",
                "s_0", "--correlations-out", "OUT/R", *KEPT),
     ],
+    "kernel": [with_term("cka")],
 }  # fmt: skip
 
 

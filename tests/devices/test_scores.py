@@ -12,6 +12,7 @@ from furlkit.evaluation import clusters, drift, knn, linear, logistic, scores
 from tests.device import NAME, device
 from tests.devices.conftest import words_of
 from tests.exchanged import DATA
+from tests.helpers import furlkit
 
 SCORED = (*DATA, "--test-data", "t.npz")
 OWN = ("p", "g1", "infused_0", "infused_1", *SCORED)
@@ -112,3 +113,26 @@ def test_images_are_embedded_on_the_device(both, words):
 
 def test_neighbours_are_found_on_the_device(both):
     both("neighbours", "g1", *DATA, "--nearest", 3, "-o", "OUT/neighbours")
+
+
+KNOWN = ("--model", "c_0", "--candidates", "d.npz", "--partition", "p", "--k", 5)
+AUDITS = {
+    "membership": [
+        ("c_0", "--members", "d.npz", "--others", "t.npz", "--parent", "g0")
+    ],
+    "rows": [("r_0", *KNOWN)],
+    "classes": [
+        ("c_0", "c_1", "--public", "t.npz"),
+        ("r_0", "r_1", "--public", "t.npz", "--model", "c_0", "--model", "c_1"),
+        ("top_0", "top_1", "--public", "d.npz"),
+    ],
+    "inversion": [("r_0", *KNOWN, "--public", "t.npz", "--epochs", 1)],
+}
+
+
+@pytest.mark.parametrize("name", catalogue.AUDITS)
+def test_an_audit_runs_on_the_device(round_of_files, here, tmp_path, name):
+    """Crops differ in rounding, so ranks and curves may differ from the CPU's."""
+    for place, words in enumerate(AUDITS[name]):
+        output = tmp_path / f"{name}{place}.json"
+        assert furlkit("audit", name, *words, "--device", NAME, "-o", output) == 0

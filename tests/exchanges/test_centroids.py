@@ -93,7 +93,6 @@ def test_shared_centroids_are_made_again_by_replay(folder, run, tmp_path):
         (("--centroids", "z1"), 2, ["--centroid-weight"]),
         ((*WEIGHT, "--centroids", "z1_0"), 65, ["z1_0", "aggregate --rule centroids"]),
         ((*WEIGHT, "--centroids", "z2"), 65, ["z2", "round 2"]),
-        (("--objective", "rotation"), 2, ["--centroids-out", "projector"]),
     ],
 )
 def test_options_and_files_that_do_not_fit(folder, refused, more, code, words):
@@ -105,3 +104,10 @@ def test_options_and_files_that_do_not_fit(folder, refused, more, code, words):
 def test_counts_that_tell_the_number_of_images_are_named(folder, run):
     words = train(folder, folder / "g0", 5, "--tell", "loss", clients=0)
     assert "number of images of client 0" in run(*words).err
+
+
+def test_a_net_without_a_projector_has_no_centroids(folder, refused, run, tmp_path):
+    net = ("--objective", "rotation", "--width", 0.05)
+    assert run("init", "--data", folder / "d.npz", *net, "-o", tmp_path / "g").code == 0
+    line = train(folder, tmp_path / "g", 4, "--objective", "rotation", clients=0)
+    refused(folder, 2, ["--centroids-out", "projector"], *line)

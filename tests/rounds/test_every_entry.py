@@ -25,7 +25,7 @@ MODELS = ("u0.st", "u1.st")
 ROWS = ("f0.st", "f1.st")
 RULES = {
     **{name: (*MODELS, "--parent", "g.st") for name, rule in catalogue.RULES.items()
-       if rule.reads == "checkpoint"},
+       if rule.reads == "checkpoints"},
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
@@ -60,6 +60,13 @@ PROTOCOLS = {
 }
 
 
+CANDIDATES = ("--model", "u0.st", "--candidates", "digits", "--partition", "p.st")
+AUDITS = {
+    "membership": ("u0.st", "--members", "digits", "--images", 20),
+    "rows": ("f0.st", *CANDIDATES),
+    "classes": (*MODELS, "--public", "digits", "--images", 50),
+    "inversion": ("f0.st", *CANDIDATES, "--public", "digits", *FEW),
+}
 MARK = "the other function"
 
 
@@ -127,3 +134,8 @@ def test_teachers(calls, name):
 @pytest.mark.parametrize("name", catalogue.PROTOCOLS)
 def test_protocols(calls, name):
     calls(catalogue.PROTOCOLS, name, "evaluate", name, *PROTOCOLS[name])
+
+
+@pytest.mark.parametrize("name", catalogue.AUDITS)
+def test_audits(calls, name):
+    calls(catalogue.AUDITS, name, "audit", name, *AUDITS[name])

@@ -227,6 +227,7 @@ def test_rows_of_all_images_tell_their_number(sites, run):
     """Eight rows of twelve images do not."""
     shared = ("--tell", "nothing", "--participants", 1, "--alpha", 0)
     shared = (*shared, "--features-out", sites("f"), *BRIEF, "--client", "x")
+    shared = (*shared, "--secret", sites.folder / "x.secret")
     given = (sites.start, "--data", sites.root / "north", *shared)
     command = ("local-train", *given, "-o", sites("u"))
     done = run(*command, "--dictionary-size", 12)

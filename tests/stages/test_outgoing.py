@@ -112,3 +112,35 @@ def test_a_damaged_file_is_not_explained(world, refused):
     world.clients[0].write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     words = [world.clients[0], "content hash"]
     refused(world.folder, 65, words, "inspect", "--outgoing", world.clients[0])
+
+
+def test_rows_are_explained_by_measured_numbers(rows, world, run):
+    mixed, upload, model = facts_about(run, rows, world.clients[0], world.model)
+    assert "chance level" in mixed["measured"][0] and not mixed["audited"]
+    assert "is the key of the draws" in mixed["measured"][1]
+    assert "200 epochs on 21 images" in upload["measured"][0]
+    assert "mean of five clients" in model["measured"][0]
+    for about in (mixed, upload, model):
+        assert "examples/privacy/README.md" in about["measured"][0]
+    said = run("inspect", "--outgoing", rows).out
+    assert "blurred" not in said and "not anonymous" in " ".join(said.split())
+
+
+def test_an_audit_of_the_file_is_cited(world, run, refused):
+    audit = world.folder / "audit.json"
+    members = ("--members", "digits", "--partition", world.partition, "--part", 0)
+    given = ("--views", 2, "--images", 40, "-o", audit)
+    assert run("audit", "membership", world.clients[0], *members, *given).code == 0
+    done = run("inspect", "--outgoing", world.clients[0], "--audit", audit)
+    said = " ".join(done.out.split())
+    assert "audit membership: AUC 0." in said and "the attacker has the model" in said
+    assert "Not this file" not in said
+    wrong = ("inspect", "--outgoing", world.clients[1], "--audit", audit)
+    refused(world.folder, 65, [audit, "none of the files"], *wrong)
+
+
+def test_only_audits_are_cited(world, refused):
+    score = world.folder / "knn.json"
+    assert furlkit("evaluate", "knn", world.model, "--data", "digits", "-o", score) == 0
+    command = ("inspect", "--outgoing", world.clients[1], "--audit", score)
+    refused(world.folder, 65, [score, "audit"], *command)

@@ -1,12 +1,12 @@
 """InstaHide: an image mixed with others, the signs of its pixels flipped at random.
 
 Huang et al., "InstaHide: Instance-hiding Schemes for Private Distributed Learning", ICML
-2020, section 3, with images of the client's own data alone; FCL shares features of such
+2020, with images of the client's own data alone; FCL shares features of such
 images. The scheme has been broken: Carlini et al., "Is Private Learning Possible with
 Instance Encoding?", IEEE S&P 2021, recover the images. It is part of a method here, and
 no protection.
 
-    k        images in a mixture, the encrypted one first
+    k        images in a mixture, the row's image first
     lambda   their coefficients: |N(0, 1)|, divided by their sum, none above 0.65
     sigma    the mask: +1 or -1 for every value of an image
 """
@@ -53,7 +53,7 @@ def draw_mask(shape: Iterable[int], generator: Generator) -> Tensor:
     return torch.randint(2, tuple(shape), generator=generator).float().mul_(2).sub_(1)
 
 
-def encrypted(
+def mixed(
     images: Iterable[Tensor], coefficients: Tensor, mask: Tensor | None
 ) -> Tensor:
     """sigma * sum_j lambda_j x_j of k normalised batches x_j (n, C, H, W).

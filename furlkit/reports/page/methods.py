@@ -55,9 +55,10 @@ def _sentences(run: Run, cited: Any) -> Iterator[str]:
         if place == "distill":
             teacher = cited(word(options.get("teacher")), catalogue.TEACHERS)
             yield f"The server distils on public images with the teacher {teacher}."
-    scored = [p for p in run.methods.get("protocols", ()) if p in catalogue.PROTOCOLS]
+    known = {**catalogue.PROTOCOLS, **catalogue.AUDITS}
+    scored = [p for p in run.methods.get("protocols", ()) if p in known]
     if scored:
-        names = ", ".join(cited(name, catalogue.PROTOCOLS) for name in scored)
+        names = ", ".join(cited(name, known) for name in scored)
         yield f"Models are evaluated by {names}."
 
 
@@ -103,13 +104,15 @@ def bibtex(paper: Paper) -> str:
     """Return the BibTeX entry of a paper."""
     letters = unicodedata.normalize("NFKD", paper.name)
     key = re.sub("[^a-z0-9]", "", letters.lower()) + str(paper.year)
+    title = paper.title.replace("&", r"\&")
     fields = {
-        "title": f"{{{paper.title}}}",
+        "title": f"{{{title}}}",
         "author": paper.authors or "Anonymous",
         "year": str(paper.year),
-        "eprint": paper.url.rpartition("/")[2],
-        "archivePrefix": "arXiv",
-        "url": paper.url,
     }
+    _, arxiv, number = paper.url.partition("://arxiv.org/abs/")
+    if arxiv:
+        fields |= {"eprint": number, "archivePrefix": "arXiv"}
+    fields["url"] = paper.url
     lines = (f"  {name} = {{{value}}}," for name, value in fields.items())
     return "\n".join([f"@misc{{{key},", *lines, "}"])

@@ -23,7 +23,13 @@ ORIGIN = (
     *("test_examples", "train_examples"),
 )
 # Measures of the machine, which differ if a training is repeated.
-CLOCK = ("samples_per_second", "step_seconds", "input_share", "peak_memory")
+CLOCK = (
+    "cpu_seconds",
+    "samples_per_second",
+    "step_seconds",
+    "input_share",
+    "peak_memory",
+)
 _ROUND = re.compile(r"r?\d+")  # Folder of a round.
 
 

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.receipts import run_folder
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import READ_BEFORE
-from furlkit.reports.figures import Frame
+from furlkit.reports.figures import Frame, check_format, figure
 
-FORMATS = (".png", ".pdf", ".svg")
 LARGEST = 50  # Inches.
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
@@ -30,7 +27,8 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
         given = {key: v for key, v in values.items() if key not in READ_BEFORE}
         output, dry_run = given.pop("output"), given.pop("dry_run")
         frame, dpi = Frame(given.pop("title"), given.pop("size")), given.pop("dpi")
-        _check_format(output, frame)
+        check_format(output)
+        _check_size(frame)
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
         if "files" in given and "series" in given:
@@ -66,23 +64,11 @@ def _run_around(path: Path) -> Path:
     return Path(folder)
 
 
-def figure(name: str) -> Callable[..., Any]:
-    """Load a function of reports/figures, which imports matplotlib."""
-    return resolve_name(f"furlkit.reports.figures.{name}")
-
-
-def _check_format(output: Path, frame: Frame) -> None:
-    """Refuse an impossible output before reading."""
-    if output.suffix.lower() not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UsageError(f"-o {output}: cannot draw '{output.suffix}'; use {known}")
+def _check_size(frame: Frame) -> None:
+    """Refuse an impossible size before reading."""
     if frame.size and not all(1 <= side <= LARGEST for side in frame.size):
         size = ",".join(f"{side:g}" for side in frame.size)
         raise UsageError(f"--size {size}: expected inches between 1 and {LARGEST}")
-    if find_spec("matplotlib") is None:
-        raise FurlkitError(
-            "plot needs matplotlib; install it with: pip install 'furlkit[plot]'"
-        )
 
 
 def _paths(value: Any) -> Iterator[Path]:

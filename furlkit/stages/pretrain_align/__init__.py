@@ -79,7 +79,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
     net = work.open_net(inputs)
     if not options.dry_run:
-        last = work.train(inputs, net)
+        last = work.train_alignment(inputs, net)
         data.update(work.write(inputs, net, last), **last.facts())
         progress.discard()
     return line, data

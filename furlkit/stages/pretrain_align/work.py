@@ -20,7 +20,7 @@ def open_net(inputs: Inputs) -> Net:
     return load_net(inputs.model, runtime.start(inputs.options.runtime))
 
 
-def train(inputs: Inputs, net: Net) -> Epoch:
+def train_alignment(inputs: Inputs, net: Net) -> Epoch:
     """Train the net on the public images; return the last epoch."""
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
     training.prepare(net, options.execution)

@@ -119,9 +119,9 @@ def _made(inputs: Inputs, number: ClientId) -> Result:
             line, data = _result(inputs, number, {"content": existing[0].content})
             result = already(line, data)
         else:
-            from furlkit.stages.pretrain_style.work import train  # Imports torch.
+            from furlkit.stages.pretrain_style.work import train_style  # Imports torch.
 
-            result = _result(inputs, number, train(inputs, number, path))
+            result = _result(inputs, number, train_style(inputs, number, path))
         ProgressFile(path, how).discard()
     return result
 

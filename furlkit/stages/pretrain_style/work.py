@@ -21,7 +21,7 @@ from furlkit.training.loop import Purpose
 from furlkit.weights import parts_of
 
 
-def train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
+def train_style(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
     """FedStyle Algorithm 2; without epochs the model stays untrained."""
     options = inputs.options
     device = runtime.start(options.runtime)

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from furlkit.catalogue import AUDITS
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.header import Header, check_types
 from furlkit.files.container.read import Container
@@ -110,7 +111,7 @@ def header_of(path: Path) -> Header:
     names = ("data", "clients", "untrained", "checkpoint")
     header = Header(
         kind="metrics",
-        stage=f"evaluate {document.get('protocol')}",
+        stage=_stage_of(document.get("protocol")),
         options=document.get("options", {}),
         seed=document.get("seed"),
         inputs=document.get("inputs", {}),
@@ -119,6 +120,11 @@ def header_of(path: Path) -> Header:
     )
     check_types(path, header, "entry")
     return header
+
+
+def _stage_of(protocol: Any) -> str:
+    """Command that writes metrics of a protocol."""
+    return f"{'audit' if protocol in AUDITS else 'evaluate'} {protocol}"
 
 
 def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:

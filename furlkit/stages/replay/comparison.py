@@ -17,7 +17,10 @@ from furlkit.files.metrics import read_metrics
 
 SAME = "same bytes"
 # The entries of a metrics file about the conditions of the measurement.
-CONDITIONS = ("options", "seed", "data", "inputs", "checkpoint", "version", "content")
+CONDITIONS = (
+    *("options", "seed", "data", "inputs", "checkpoint", "version", "cpu_seconds"),
+    "content",
+)
 
 
 def compared(old: Path, new: Path, scores: bool) -> str:

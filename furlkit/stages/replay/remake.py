@@ -18,6 +18,7 @@ from typing import Any
 
 from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.inputs.settings import fill
 from furlkit.stages.replay.chain import (
     Link,
@@ -44,6 +45,7 @@ class ReplayOptions:
     data: tuple[str, ...]
     data_root: Path | None
     into: Path | None
+    secret: Path | None
     depth: int | None
     run: bool
 
@@ -119,6 +121,7 @@ def _remakes(options: ReplayOptions, into: Path) -> list[Remake]:
         )
         for link in links
     ]
+    remakes = [_with_secret(remake, options.secret) for remake in remakes]
     _check_into(into, remakes)
     return remakes
 
@@ -132,6 +135,19 @@ def _remake(link: Link, output: Path, find: Find, root: Path | None) -> Remake:
         place = words.index("--data")
         words[place:place] = ["--data-root", path_word(root)]
     return Remake(link, output, words, lacking)
+
+
+def _with_secret(remake: Remake, secret: Path | None) -> Remake:
+    """Add the site's secret to a command with draws by the secret."""
+    if remake.open or remake.link.header.options.get(DRAWN_BY) != SECRET:
+        return remake
+    if secret is None:
+        return replace(
+            remake,
+            words=[],
+            open="a secret of the site chose the shared rows; give --secret FILE",
+        )
+    return replace(remake, words=[*remake.words, "--secret", path_word(secret)])
 
 
 def _with_groups(remake: Remake, root: Path | None, tables: list[Path]) -> Remake:

@@ -64,7 +64,12 @@ def path_word(path: Path | str) -> str:
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     """The command that makes a file again as `output`, and a reason if incomplete."""
     stage, header = link.header.stage, link.header
-    data, lacking = _scored_data(link, find) if _is_scored(link) else _data(link, find)
+    if stage.startswith("audit "):
+        data, lacking = _audited_data(link, find)
+    elif _is_scored(link):
+        data, lacking = _scored_data(link, find)
+    else:
+        data, lacking = _data(link, find)
     drawn = "seed" in COMMANDS[stage].options
     if header.kind == "metrics":
         drawn = header.seed is not None
@@ -150,6 +155,22 @@ def _scored_data(link: Link, find: Find) -> tuple[Words, str]:
         return words, ""
     lost = data["train"] if test else data["test"]
     return words, _not_found(lost)
+
+
+def _audited_data(link: Link, find: Find) -> tuple[Words, str]:
+    """Images of an audit; the document names the fingerprints by option."""
+    options = COMMANDS[link.header.stage].options
+    known = link.header.facts.get("data")
+    words: Words = []
+    for name, fingerprint in (known if isinstance(known, dict) else {}).items():
+        if name not in options:
+            continue
+        found = find(fingerprint)
+        if found is None:
+            return words, _not_found(fingerprint)
+        words += [f"--{name}", found[0]]
+        words += ["--split", *found[1:]] if "split" in options and found[1:] else []
+    return words, ""
 
 
 def _not_found(fingerprint: Any) -> str:
@@ -249,9 +270,28 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
     """Return whether the header shows that the command wrote the file of an option.
 
     The facts of the main output name a file with a role. A header records options that
-    need a file only if the command wrote the file. Commands always write other files.
+    need a file only if the command wrote the file. Commands always write other files. The
+    header of a shared file does not tell of a private file, which does no harm.
     """
-    if isinstance(option.kind, File) and option.kind.role:
-        return option.kind.role in header.facts or header.kind in option.kind.kinds
     needing = [each.name for each in options if each.needs == option.name]
-    return not needing or any(name in header.options for name in needing)
+    needed = not needing or any(name in header.options for name in needing)
+    if not isinstance(option.kind, File) or not option.kind.role:
+        return needed
+    if header.kind in option.kind.kinds:
+        # Rows and centroids have one kind; recorded options tell which was written.
+        return needed or len(_writing(header.kind, options)) == 1
+    if option.kind.direction == "kept" and not _is_main(header.kind, options):
+        return True
+    return option.kind.role in header.facts
+
+
+def _is_main(kind: str, options: Collection[Option]) -> bool:
+    """Return whether -o of the command writes files of a kind."""
+    mains = (each.kind for each in options if each.second)
+    return any(isinstance(file, File) and kind in file.kinds for file in mains)
+
+
+def _writing(kind: str, options: Collection[Option]) -> list[Option]:
+    """Options with a role for output files of a kind."""
+    files = [(each, each.kind) for each in options if isinstance(each.kind, File)]
+    return [each for each, f in files if f.written and f.role and kind in f.kinds]

@@ -5,7 +5,7 @@ from furlkit.data.augment.instahide import (
     draw_coefficients,
     draw_mask,
     draw_mixtures,
-    encrypted,
+    mixed,
 )
 from tests.data.augment.noise import generator, noise
 
@@ -74,16 +74,16 @@ def test_a_mixture_by_hand():
     images = torch.tensor([[2.0, -4.0], [4.0, 0.0], [0.0, 8.0], [9.0, 9.0]])
     batches = list(images.view(4, 1, 1, 1, 2))
     shares = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
-    assert encrypted(batches, shares, None).flatten().tolist() == [2.0, 0.0]
+    assert mixed(batches, shares, None).flatten().tolist() == [2.0, 0.0]
     shares, mask = torch.tensor([[0.25, 0.25, 0.25, 0.25]]), torch.tensor([-1.0, 1.0])
-    found = encrypted(batches, shares, mask.view(1, 1, 1, 2))
+    found = mixed(batches, shares, mask.view(1, 1, 1, 2))
     assert found.flatten().tolist() == [-3.75, 3.25]
 
 
-def test_encryption_matches_loops():
+def test_mixing_matches_loops():
     images, shares = noise(4, 3, 2, 5, 5), draw_coefficients(3, generator())
     mask = draw_mask((3, 2, 5, 5), generator(2))
-    found = encrypted(list(images), shares, mask)
+    found = mixed(list(images), shares, mask)
     for n in range(3):
         expected = sum(float(shares[n, j]) * images[j, n] for j in range(4))
         torch.testing.assert_close(found[n], expected * mask[n])

@@ -226,6 +226,19 @@ def test_every_paper_has_a_bibtex_entry():
     assert all(each.title and each.year > 2015 for each in found)
 
 
+def test_bibtex_of_a_paper_has_the_arxiv_number():
+    entry = bibtex(papers.FEDMATCH)
+    assert "  eprint = {2006.12097},\n  archivePrefix = {arXiv}," in entry
+    assert r"Inter-Client Consistency \& Disjoint Learning" in entry
+
+
+def test_bibtex_of_a_paper_outside_arxiv_has_the_address_only():
+    for paper in (papers.FEDMKD, papers.SHEJWALKAR):
+        entry = bibtex(paper)
+        assert "arXiv" not in entry and "eprint" not in entry
+        assert f"  url = {{{paper.url}}}," in entry
+
+
 # --- pieces ---------------------------------------------------------------------------
 
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from furlkit.stages.plot import picture
+from furlkit.reports import figures
 
 COMMANDS = {
     "curve": ("m.json",),
     "angles": ("m.json",),
+    "roc": ("m.json",),
     "bars": ("--series", "a=m.json"),
     "differences": ("--series", "a=m.json", "--reference", "a"),
     "cost": ("--series", "a=."),
@@ -66,7 +67,7 @@ def test_axes_name_the_protocols(run, tmp_path, metrics, drawn):
 def test_missing_matplotlib_says_how_to_install_it(
     command, refused, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(picture, "find_spec", lambda name: None)
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
     install = "pip install 'furlkit[plot]'"
     refused(tmp_path, 1, (install,), *command, "-o", "x.png")
 

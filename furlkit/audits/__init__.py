@@ -1,0 +1,1 @@
+"""Attacks on privacy that audits run: equations on arrays, and the success in numbers."""

@@ -1,0 +1,163 @@
+"""audit rows: recognise a client's images by the rows that the client shares."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from furlkit import runtime
+from furlkit.audits.rows import identification
+from furlkit.audits.success import mean_interval
+from furlkit.catalogue import AUDITS, load, recorded
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.source import Source
+from furlkit.errors import UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.candidates import Candidates, others_source, without_copies
+from furlkit.inputs.documents import Result
+from furlkit.inputs.images import open_images
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.row_images import RowImages, limited, open_row_images
+from furlkit.inputs.settings import fill
+from furlkit.models.embedding import embed
+from furlkit.models.loading import load_net, view_of
+from furlkit.randomness import numpy_generator
+from furlkit.reports.document import contents, describe_checkpoint
+from furlkit.stages.audit import (
+    Attack,
+    AuditOptions,
+    conclude,
+    draw,
+    seconds_per,
+    success_of,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOptions(AuditOptions):
+    """`candidates` has the client's images; `others`: None for other clients' images."""
+
+    rows: Path
+    model: Path
+    candidates: Source
+    others: Source | None
+    partition: Path | None
+    secret: Path | None
+    k: int
+
+
+def run(values: dict[str, Any]) -> Result:
+    """Compare distances to the nearest row of the client's images and of others."""
+    options = _options(values)
+    names = [s.name for s in (options.candidates, options.others) if s]
+    check_output(
+        options.output, [options.rows, options.model, options.partition, *names]
+    )
+    model = read_checkpoint(options.model)
+    images = open_images(options.candidates, model)
+    paths = options.partition, options.secret
+    found = open_row_images(options.rows, model, images, *paths)
+    places = draw(np.arange(len(found.index)), options.images, options.seed, "rows")
+    found = limited(found, places)
+    members = Candidates(images, found.index)
+    others = _others(options, found, members, model)
+    if len(others) < options.k - 1:
+        raise UsageError(
+            f"--k {options.k}: needs {options.k - 1} images that the client does not "
+            f"have, found {len(others)}; lower --k or give --others"
+        )
+    device = runtime.start(options.runtime)
+    data = {"candidates": images.fingerprint}
+    if options.others:
+        data["others"] = others.images.fingerprint
+    origins = {
+        "protocol": "rows",
+        "attacker": describe_knowledge(model, found),
+        "n": {"members": len(members), "others": len(others)},
+        "k": options.k,
+        "checkpoint": describe_checkpoint(model),
+        "rows": describe_rows(found),
+        "data": data,
+        "inputs": {**contents(rows=found.rows, model=model), **found.partition},
+    }
+
+    def near(side: Candidates) -> np.ndarray:
+        nearness = load(AUDITS["rows"].function)
+        return nearness(features_of(model, side, device), found.rows.rows)
+
+    attack = Attack(
+        origins,
+        lambda: _success(options, near(members), near(others)),
+        lambda: (
+            (len(members) + len(others))
+            * seconds_per(len(members), lambda few: near(members.first(few)))
+        ),
+    )
+    return conclude(options, attack)
+
+
+def _options(values: dict[str, Any]) -> RowsOptions:
+    known = recorded("audit rows", values)
+    place = {key: values.pop(key) for key in ("data_root", "download", "cache")}
+    given, data = values["others"], values["candidates"]
+    if given is None and values["partition"]:
+        values["others"] = None
+    else:
+        values["others"] = others_source(data, given, place, "candidates")
+    values["candidates"] = Source(data, **place)
+    return fill(RowsOptions, {**values, "recorded": known})
+
+
+def _others(
+    options: RowsOptions, found: RowImages, members: Candidates, model: Checkpoint
+) -> Candidates:
+    if options.others is None:
+        index = draw(found.others, options.images, options.seed, "others")
+        return Candidates(members.images, index)
+    kept = without_copies(members, open_images(options.others, model))
+    index = draw(kept.index, options.images, options.seed, "others")
+    return Candidates(kept.images, index)
+
+
+def _success(
+    options: RowsOptions, members: np.ndarray, others: np.ndarray
+) -> dict[str, Any]:
+    chances, chance = identification(members, others, options.k)
+    rng = numpy_generator(options.seed, "audit", "rows", "identified")
+    return {
+        **success_of(members, others, options.seed, "rows"),
+        "identified": float(chances.mean()),
+        "identified_interval": list(mean_interval(chances, rng)),
+        "identified_by_chance": chance,
+    }
+
+
+def features_of(
+    model: Checkpoint, side: Candidates, device: torch.device
+) -> np.ndarray:
+    """z (n, d) of candidate images by the attacker's model."""
+    net, view = load_net(model, device), view_of(model, Augmentation())
+    return embed(net, side.images.images, side.index, view, "z").numpy()
+
+
+def describe_knowledge(model: Checkpoint, found: RowImages) -> str:
+    """Knowledge of an attacker with rows and a model, in words."""
+    same = model.facts.client is not None
+    same = same and model.facts.client == found.rows.facts.client
+    whose = "the client's model, like the server" if same else "another model"
+    if model.facts.role == "global":
+        whose = f"the global model of round {model.facts.round}, like every client"
+    return f"the attacker has the rows, candidate images and {whose}"
+
+
+def describe_rows(found: RowImages) -> dict[str, Any]:
+    """Client, round and kind of the attacked rows."""
+    facts = found.rows.facts
+    return {
+        "client": facts.client,
+        "round": facts.round,
+        "share_rows": facts.share_rows or "averaged",
+        "content": found.rows.content,
+    }
