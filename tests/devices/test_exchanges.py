@@ -28,7 +28,7 @@ RECEIVED = ("--dictionary", "dictionary")
 WITH_ROWS = [name for name, o in catalogue.OBJECTIVES.items() if "z_dict" in o.inputs]
 CASES = {
     "dictionary": [
-        client("g0", *SHARED, *KEPT),
+        client("g0", *SHARED, *KEPT, "--secret", "secret"),
         *[client("g0", *SHARED, "--share-rows", rows, "--rows-statistics", kind, *KEPT)
           for rows in [*SHARE_ROWS][1:] for kind in ("running", "batch")],
         *[client("g1", "--objective", name, *RECEIVED, "--negatives", kind,

@@ -97,6 +97,9 @@ class Plain:
         before = self.private.get(site)
         self.private[site] = self.file("private", round_, site)
         words = ["--align", self.folder / "targets", "--align-data", self.public[1]]
+        # The site's secret decides which rows the site shares.
+        kept = [*self.folder.parent.rglob(f"kept/{site}.secret")]
+        words += ["--secret", kept[0]] if kept else []
         words += ["--dictionary", self.file("dictionary", round_ - 1)] * (round_ > 1)
         words += ["--private", before] if before else []
         words += ["--participants", 3, "--private-out", self.private[site]]

@@ -381,7 +381,7 @@ def test_what_leaves_a_client_is_its_two_networks_and_unit_rows(carried_out, pre
         header = Container(shared).header
         assert header.facts["share_rows"] == "instahide"
         assert header.facts.keys() == {"layer", "dataset", "part", "client", "round",
-                                       "examples", "parent", "share_rows"}  # fmt: skip
+                                       "examples", "parent", "run", "share_rows"}  # fmt: skip
 
 
 @pytest.mark.parametrize("preset", SYSTEMS)

@@ -88,7 +88,8 @@ def test_the_commands_are_those_with_an_option_to_make_outputs_again():
     names = {
         name for name, entry in catalogue.COMMANDS.items() if "force" in entry.options
     }
-    assert COMMANDS.keys() == names
+    # Audits import torch at the start.
+    assert COMMANDS.keys() == {n for n in names if not n.startswith("audit ")}
 
 
 def test_an_existing_output_is_reported_without_torch(commands, environment):

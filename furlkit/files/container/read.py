@@ -327,7 +327,9 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
     if size < 10:
         raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
     # A valid length may begin with these bytes too, but then the length fits the file.
-    if length > size - 8 and start.startswith((b"PK", b"\x80")):
+    # A cut file too: its length has zeros at the end, unlike a pickle or a zip file.
+    foreign = start.startswith((b"PK", b"\x80")) and any(start[4:])
+    if length > size - 8 and foreign:
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             f"never unpickles. If PyTorch wrote it, convert it: {_conversion(path)}"

@@ -5,8 +5,13 @@ from typing import Any
 
 from furlkit.files.lock import holding
 from furlkit.inputs.paths import fill
-from furlkit.stages.local_train.options import options_of
-from furlkit.stages.local_train.start import Result, existing_result, open_start
+from furlkit.stages.local_train.options import LocalTrainOptions, options_of
+from furlkit.stages.local_train.start import (
+    Result,
+    existing_result,
+    open_start,
+    output_paths,
+)
 from furlkit.stages.local_train.usage import check_usage
 
 
@@ -17,6 +22,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     """
     options = options_of(values)
     check_usage(options)
+    _check_exchanges(options)
     start = open_start(options)
     existing = {}
     for number in () if options.chooses or options.dry_run else options.clients:
@@ -29,3 +35,18 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     from furlkit.stages.local_train.train import train_clients  # Imports torch.
 
     yield from train_clients(start, existing)
+
+
+def _check_exchanges(options: LocalTrainOptions) -> None:
+    """Raise for contradictory options of exchanges, before a training opens files.
+
+    Exchanges import torch, so a command whose outputs all exist skips this check.
+    """
+    paths = (
+        path for client in options.clients for path in output_paths(options, client)
+    )
+    if all(path.exists() for path in paths):
+        return
+    from furlkit.exchanges.exchange import make_exchanges
+
+    make_exchanges(options.values)
