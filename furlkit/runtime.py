@@ -5,11 +5,12 @@ variables must be set before the import of torch: functions of this module impor
 """
 
 import ctypes
+import gc
 import os
 import platform
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,3 +339,13 @@ def no_primitive(error: RuntimeError) -> str | None:
         cause = "this CPU announces AMX but cannot run it"
         return f"{cause}; use --isa auto or --precision float32"
     return f"PyTorch {_NO_PRIMITIVE} on this CPU; use --precision float32"
+
+
+@contextmanager
+def no_search_for_garbage() -> Iterator[None]:
+    """Disable Python's search for cycles: a tenth of the time, and no cycles exist."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from furlkit.errors import DiskError
+from furlkit.errors import DiskError, InputError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
 
@@ -57,10 +57,13 @@ class Journal:
 
     def read(self) -> list[dict[str, Any]]:
         """Return the complete lines; empty without a journal."""
-        if not self.path.exists():
+        try:
+            raw = read_bytes(self.path, LONGEST_LIST)
+        except InputError:
+            if self.path.exists():
+                raise
             return []
         lines = []
-        raw = read_bytes(self.path, LONGEST_LIST)
         for text in raw.decode(errors="replace").splitlines():
             line = parse_line(text)
             if line is None:

@@ -29,6 +29,7 @@ SILENT = frozenset(
 PLACES = frozenset(("--data-root", "--cache"))
 LONGEST_ERROR = 500  # Characters.
 MOST_WARNINGS = 20
+UNRECORDED = SILENT | PLACES
 OUTPUT = frozenset(("-o", "--output"))
 _BETWEEN = re.compile("([=,:])")
 _SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")
@@ -80,7 +81,7 @@ def call_of(words: Sequence[str], client: Any, writing: Collection[str]) -> "Cal
             output = filled if flag in OUTPUT else output
         elif flag == "--client" and client is not None:
             found.append((flag, str(client)))
-        elif flag not in PLACES and word not in SILENT | PLACES:
+        elif flag not in PLACES and word not in UNRECORDED:
             found.append((flag, filled))
         flag = word if word.startswith("-") else ""
     return Call(found, writes, output)

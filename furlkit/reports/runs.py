@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
@@ -11,7 +12,7 @@ from furlkit import console
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.header import Header, short
-from furlkit.files.container.read import Container
+from furlkit.files.container.heads import Heads
 from furlkit.reports.text import lookup, plain
 
 # No training writes a larger number of epochs for one round.
@@ -43,10 +44,11 @@ def read_files(runs: Sequence[Path]) -> list[File]:
     """
     found: dict[Path, File] = {}
     broken: dict[Path, str] = {}
+    heads = Heads()
     for run in runs:
-        for path in _below(run) if run.is_dir() else [run]:
+        for path in files_below(run, (".safetensors",)) if run.is_dir() else [run]:
             try:
-                found[path] = _read_file(path)
+                found[path] = _read_file(path, heads)
             except FurlkitError as error:
                 if path == run:
                     raise
@@ -79,19 +81,20 @@ def two_runs(files: Iterable[File]) -> str:
     return ""
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Files by suffix, without hidden files and hidden folders."""
-    found: list[str] = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        wanted = (n for n in names if n.endswith(".safetensors") and n[0] != ".")
-        found += (os.path.join(place, name) for name in wanted)
-    yield from (path for path in sorted(map(Path, found)) if path.is_file())
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Regular files by suffix, sorted, without hidden files and hidden folders."""
+    found: list[os.DirEntry[str]] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        found = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in sorted(found, key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(folder / entry.name, suffixes)
+        elif entry.name.endswith(suffixes) and entry.is_file():
+            yield folder / entry.name
 
 
-def _read_file(path: Path) -> File:
-    opened = Container(path)
-    header = opened.header
+def _read_file(path: Path, heads: Heads) -> File:
+    header, start, payload = heads.read(path)
     for name in () if header.kind == "progress" else NEEDED.get(header.stage, ()):
         value = header.facts.get(name)
         if not is_client(value) or (name != "client" and isinstance(value, str)):
@@ -100,6 +103,4 @@ def _read_file(path: Path) -> File:
             )
     if not all(isinstance(content, str) for content in header.inputs.values()):
         raise InputError(f"{path}: some inputs are not named by a content hash")
-    payload = sum(entry.size for entry in opened.entries)
-    size = opened.body_start + payload
-    return File(**vars(header), path=path, size=size, payload=payload)
+    return File(**vars(header), path=path, size=start + payload, payload=payload)

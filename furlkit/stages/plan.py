@@ -1,8 +1,7 @@
 """plan: the checked steps of a recipe's runs, in rules, a script or a graph."""
 
-import gc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from furlkit.recipes.slurm import as_slurm
 from furlkit.recipes.tables import chosen_tables, plan_tables
 from furlkit.recipes.template import check_used
 from furlkit.reports.text import counted
+from furlkit.runtime import no_search_for_garbage
 
 Check = Callable[[list[str]], dict[str, Any]]
 CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
@@ -58,7 +58,7 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     """
     options = fill(PlanOptions, values)
     recipe = read(options.recipe)
-    with _no_search_for_garbage():
+    with no_search_for_garbage():
         plans = _plans(recipe, options)
         text = "\n".join(_lines(options, recipe, plans))
     for plan in plans:
@@ -106,16 +106,6 @@ def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
             write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
             records.save(plan, options.group)
-
-
-@contextmanager
-def _no_search_for_garbage() -> Iterator[None]:
-    """Disable Python's search for cycles: a tenth of the time, and no cycles exist."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:

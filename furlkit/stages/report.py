@@ -29,6 +29,7 @@ from furlkit.reports.page.page import Extra, build, csv_name
 from furlkit.reports.summary import grouped
 from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
+from furlkit.runtime import no_search_for_garbage
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
@@ -92,7 +93,8 @@ def _collect(folders: Sequence[Path]) -> list[Run]:
 
 
 def _collect_one(folder: Path, name: str) -> Run:
-    found = collect(folder, name, _planned(folder))
+    with no_search_for_garbage():
+        found = collect(folder, name, _planned(folder))
     if not (found.planned or found.trainings or found.scores or found.hashes):
         raise InputError(f"{folder}: has no file of furlkit; give the folder of a run")
     return found

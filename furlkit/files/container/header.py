@@ -58,12 +58,7 @@ def parse_strict(text: str | bytes) -> Any:
     raw = text.encode() if isinstance(text, str) else text
     if (brackets := raw.count(b"[") + raw.count(b"{")) > MOST_LISTS:
         raise ValueError(f"more than {MOST_LISTS:,} lists and objects")
-    value = json.loads(
-        text,
-        object_pairs_hook=_no_duplicates,
-        parse_constant=_finite,
-        parse_float=_finite,
-    )
+    value = _STRICT.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     if brackets > DEEPEST:
         check_depth(value)
     return value
@@ -178,3 +173,8 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{short(digits)} is not a finite number")
     return number
+
+
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_no_duplicates, parse_constant=_finite, parse_float=_finite
+)

@@ -55,13 +55,13 @@ class Container:
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self._head = _read_head(self.path)
+        self._head, _ = read_head(self.path)
         with _parsing(self.path), safe_open(self.path, "numpy") as opened:
             metadata = opened.metadata() or {}
             self.header = _furlkit_header(self.path, metadata)
             self.entries = _entries(opened)
         text = table(self.entries, metadata)
-        _check_canonical(self.path, self._head, self.header, text)
+        check_canonical(self.path, self._head, self.header, text)
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
         self.aliases: dict[str, str] = {}
@@ -238,26 +238,26 @@ def open_kind(path: Path, kind: str) -> Container:
     return container
 
 
-def _read_head(path: Path) -> bytes:
-    """Read the length and the text of the header, if the length is plausible."""
+def read_head(path: Path) -> tuple[bytes, int]:
+    """Read length and text of the header, if the length is plausible; and the file size."""
     with open_regular(path) as stream, reading(path):
         size = os.fstat(stream.fileno()).st_size
         start = stream.read(8)
         length = int.from_bytes(start, "little")
         _check_start(path, start, length, size)
-        return start + stream.read(length)
+        return start + stream.read(length), size
 
 
 def is_plain(path: Path) -> bool:
     """Return whether a safetensors file is foreign; InputError for other files."""
-    _read_head(path)
+    read_head(path)
     with _parsing(path), safe_open(path, "numpy") as opened:
         return "furlkit" not in (opened.metadata() or {})
 
 
 def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
     """Read the tensors of a foreign safetensors file, and the file's sha256."""
-    start = len(_read_head(path))
+    start = len(read_head(path)[0])
     with _parsing(path), safe_open(path, "numpy") as opened:
         entries = _entries(opened)
     with open_regular(path) as stream, reading(path):
@@ -307,7 +307,7 @@ def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
     return parse_header(path, metadata["furlkit"])
 
 
-def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> None:
+def check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> None:
     """Check that the header equals, byte by byte, furlkit's header for the content.
 
     The library merges duplicate names; the text then differs.

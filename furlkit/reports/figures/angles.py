@@ -31,6 +31,7 @@ def draw_angles(
             axes.set_title(shorten(label, max(8, int(width * 11))))
             _draw_boxes(axes, rounds, boxes, style.COLOURS[number % len(style.COLOURS)])
             axes.tick_params(labelbottom=number + columns >= len(panels))
+        grid[0].set_ylim(bottom=0)  # After all boxes: a fixed limit ends the scaling.
         # Of many rounds every n-th has a tick, counted back from the last.
         step = -(-len(rounds) // NUMBERED)
         places = range((len(rounds) - 1) % step, len(rounds), step)
@@ -63,5 +64,4 @@ def _draw_boxes(
         medianprops={"color": "black", "linewidth": 1.2},
     )  # fmt: skip
     style.slots(axes, len(rounds) - 1)
-    axes.set_ylim(bottom=0)
     axes.grid(axis="y")

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from furlkit.reports.differences import Difference, percent
 from furlkit.reports.figures import UNFRAMED, Frame, style
@@ -16,6 +17,8 @@ from furlkit.reports.text import shorten
 
 LABEL_WIDTH = 36
 BETWEEN = 0.3  # Inches from row to row.
+NARROW = 1.2  # Inches of the axis.
+TICK = 0.35  # Inches from tick to tick.
 TALLEST = 50
 NAMES = {"t": "t", "wilcoxon": "Wilcoxon"}
 
@@ -55,7 +58,25 @@ def draw_forest(
         axes.grid(axis="x")
         said = _explained([each for _, each in found], value, reference)
         figure.supxlabel("\n".join(fill(each, int(13 * width)) for each in said))
+        _widen(figure, axes)
     return figure
+
+
+def _widen(figure: Figure, axes: Axes) -> None:
+    """Break names and numbers into two lines if little room is left for the bars."""
+    style.lay_out(figure)
+    names, area = axes.get_yticklabels(), axes.get_window_extent()
+    width, height = area.width / figure.dpi, area.height / figure.dpi
+    if width < NARROW and height / len(names) >= BETWEEN:
+        for text in axes.texts:
+            text.set_text(text.get_text().replace(" (", "\n(", 1))
+        lines = (name.get_text() for name in names)
+        broken = [fill(line, max(10, len(line) // 2 + 3)) for line in lines]
+        axes.set_yticks(axes.get_yticks(), broken)
+        style.lay_out(figure)
+    most = int(axes.get_window_extent().width / figure.dpi / TICK)
+    if most < 4:
+        axes.xaxis.set_major_locator(MaxNLocator(max(1, most), min_n_ticks=1))
 
 
 def _draw_row(axes: Axes, place: int, difference: Difference, value: Value) -> None:

@@ -147,7 +147,7 @@ def fit_labels(figure: Figure) -> None:
     labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     texts = [label.get_text().split("\n") for label in labels]
     for _ in range(4):
-        _lay_out(figure)
+        lay_out(figure)
         rooms = [room for axes in figure.axes for room in _rooms(figure, axes)]
         before = [label.get_text() for label in labels]
         for label, lines, room in zip(labels, texts, rooms, strict=True):
@@ -156,7 +156,8 @@ def fit_labels(figure: Figure) -> None:
             break
 
 
-def _lay_out(figure: Figure) -> None:
+def lay_out(figure: Figure) -> None:
+    """Place everything in a figure, so that positions can be measured."""
     with catch_warnings(record=True):  # `save` warns of missing room and letters.
         figure.draw_without_rendering()
 
@@ -176,7 +177,7 @@ def fit_numbers(axes: Axes, columns: int) -> None:
     figure = axes.get_figure(root=True)
     if not axes.texts or figure is None:
         return
-    _lay_out(figure)
+    lay_out(figure)
     room = 0.92 * axes.get_window_extent().width / columns
     widest = max(text.get_window_extent().width for text in axes.texts)
     size = float(axes.texts[0].get_fontsize()) * min(1, room / max(1, widest))

@@ -16,6 +16,7 @@ LABELS = {
     "angle": "angle to the others (degrees)",
     "moved": "how far the result moved",
 }
+MARGIN = 0.15  # Above and below the dots, which a small panel would cut.
 USUAL, ODD = COLOURS[0], COLOURS[1]
 
 
@@ -52,6 +53,7 @@ def _draw(
         values = [getattr(each, name) for each in known]
         marker = "D" if odd else "o"
         axes.scatter(places, values, size, colour, marker=marker, label=label)
+    axes.margins(y=MARGIN)
     axes.set_ylabel(LABELS[name])
     axes.grid(axis="y")
     if name == "angle":

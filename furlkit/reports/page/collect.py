@@ -27,7 +27,7 @@ from furlkit.reports.explain import class_names
 from furlkit.reports.ledger import RECEIVED, SENT, ledger_of
 from furlkit.reports.metrics import facts_of, is_number, protocol_of
 from furlkit.reports.outgoing import paragraphs
-from furlkit.reports.runs import File, objective_of, read_files
+from furlkit.reports.runs import File, files_below, objective_of, read_files
 from furlkit.reports.summary import Upload, grouped
 from furlkit.reports.text import counted, lookup, plain
 
@@ -305,10 +305,10 @@ def _documents(folder: Path) -> tuple[list[Metrics], tuple[Result, ...]]:
     """Metrics files and the tables of compare below a folder."""
     metrics: list[Metrics] = []
     results: list[Result] = []
-    for path in sorted((*folder.rglob("*.json"), *folder.rglob("*.csv"))):
-        if path.relative_to(folder).parts[0] == "plan":
-            continue
+    for path in files_below(folder, (".json", ".csv")):
         name = path.relative_to(folder).as_posix()
+        if name.startswith("plan/"):
+            continue
         try:
             if path.suffix == ".csv":
                 results += _csv_table(name, path)

@@ -184,3 +184,12 @@ def test_what_evaluate_angles_writes_can_be_drawn(world, run):
     measured = json.loads(metrics.read_text())["angles"]
     assert code == 0 and output.exists() and found["round"] == 1
     assert [found["q1"], found["median"], found["q3"]] == measured["quartiles"]
+
+
+def test_every_box_of_every_panel_is_inside_the_axes():
+    panels = [
+        ("low", [Box(1, 5, 20, 25, 32.5, 50)]),
+        ("high", [Box(1, 60, 70, 75, 80, 89)]),
+    ]
+    axes = draw_angles(panels).axes
+    assert all(each.get_ylim()[0] == 0 and each.get_ylim()[1] > 89 for each in axes)

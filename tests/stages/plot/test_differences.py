@@ -1,12 +1,14 @@
 """The forest plot of differences."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from furlkit.catalogue import defaults
 from furlkit.errors import UsageError
 from furlkit.reports.differences import Difference, Interval
+from furlkit.reports.figures import Frame
 from furlkit.reports.figures.forest import draw_forest
 from furlkit.reports.metrics import Value
 from furlkit.reports.results import Results
@@ -156,3 +158,20 @@ def test_a_reference_is_required(refused, tmp_path, metrics):
     file = metrics(tmp_path, "m")
     line = ("plot", "differences", "--series", f"a={file}", "-o", tmp_path / "x.png")
     refused(tmp_path, 2, ("--reference",), *line)
+
+
+def test_long_names_leave_room_for_the_bars_in_a_column_of_a_paper():
+    rows = [
+        row("FedCA, no alignment", 0.01, -0.15, 0.18),
+        row("FedCA", 0.01, 0.0, 0.02),
+    ]
+    figure = draw_forest(rows, Value("accuracy"), "b", frame=Frame(size=(3.3, 2.5)))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert axes.get_window_extent().width > figure.bbox.width / 3
+    labels = [text for text in axes.get_xticklabels() if text.get_text()]
+    low, high = sorted(axes.get_xlim())
+    shown = [each for each in labels if low <= each.get_position()[0] <= high]
+    areas = [each.get_window_extent() for each in shown]
+    pairs = pairwise(areas)
+    assert len(shown) > 1 and all(left.x1 < right.x0 for left, right in pairs)

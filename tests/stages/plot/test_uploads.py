@@ -83,3 +83,17 @@ def test_files_that_are_no_reports(tmp_path, refused, metrics):
     for path, word in ((other, "linear"), (broken, "re-create")):
         line = ("plot", "uploads", path, "-o", tmp_path / "u.png")
         refused(tmp_path, 65, (path, word), *line)
+
+
+def test_a_small_picture_cuts_no_dot(reports, run, tmp_path, drawn):
+    output = tmp_path / "u.png"
+    run("plot", "uploads", *reports, "--size", "3.3,2.5", "-o", output)
+    figure = drawn[-1]
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        area = axes.get_window_extent()
+        for dots in axes.collections:
+            radius = dots.get_sizes()[0] ** 0.5 / 2 * figure.dpi / 72
+            heights = axes.transData.transform(dots.get_offsets())[:, 1]
+            assert area.y0 <= min(heights) - radius
+            assert max(heights) + radius <= area.y1
