@@ -118,3 +118,30 @@ def decoded_or_reason(path: Path, channels: int, *reading: Any) -> Any:
         return str(error).removeprefix(f"{path}: ")
     except InputError as error:
         return reason_of(error.__cause__)
+
+
+def write_alone(upload: Path, path: Path) -> None:
+    """Write a masked upload for the sum of a single site, which has no masks."""
+    import numpy as np
+
+    from furlkit.aggregators.masked_sum import BITS, fixed_point
+    from furlkit.files.checkpoint import read_checkpoint
+    from furlkit.files.facts import Provenance
+    from furlkit.files.masked import (
+        WEIGHT,
+        ZERO_WORDS,
+        ZEROS,
+        MaskedFacts,
+        write_masked,
+    )
+
+    model, bits = read_checkpoint(upload), BITS["uniform"]
+    client, about = model.facts.client, model.facts
+    types = {name: array.dtype.name for name, array in model.tensors.items()}
+    facts = MaskedFacts(
+        client, about.round, about.run, about.parent, [client], "0" * 64, "uniform",
+        bits, types, about.parts, about.statistics,
+    )  # fmt: skip
+    words = {**model.tensors, WEIGHT: np.ones(1), ZEROS: np.zeros(ZERO_WORDS)}
+    tensors = {name: fixed_point(x, 1, bits) for name, x in words.items()}
+    write_masked(path, tensors, facts, Provenance("mask upload"))

@@ -213,6 +213,10 @@ def test_safetensors_only_in_the_container():
     assert importers("safetensors") == {"furlkit.files.container.read"}
 
 
+def test_cryptography_only_in_the_keys():
+    assert importers("cryptography") == {"furlkit.files.keys"}
+
+
 def test_timm_only_where_its_encoders_are_built():
     assert importers("timm") == {"furlkit.models.libraries", "furlkit.models.timm"}
 

@@ -177,3 +177,6 @@ MELIS = Paper("Melis et al.", "https://arxiv.org/abs/1805.04049", 2019,
 DOSOVITSKIY = Paper("Dosovitskiy and Brox", "https://arxiv.org/abs/1506.02753", 2016,
     "Inverting Visual Representations with Convolutional Networks",
     "Dosovitskiy, Alexey and Brox, Thomas")
+BONAWITZ = Paper("Bonawitz et al.", "https://doi.org/10.1145/3133956.3133982", 2017,
+    "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
+    "Bonawitz, Keith and Ivanov, Vladimir and Kreuter, Ben and Marcedone, Antonio and McMahan, H. Brendan and Patel, Sarvar and Ramage, Daniel and Segal, Aaron and Seth, Karn")

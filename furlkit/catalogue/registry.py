@@ -19,6 +19,7 @@ NAMES = (
     "embed",
     "neighbours",
     "sign",
+    "mask",
     "aggregate",
     "attack",
     "distill",

@@ -74,6 +74,12 @@ COMMAND = command("aggregate",
     same run of aggregate, the next --parent; any other combination is refused. The first
     round has no --state. The memory stays at the server.
 
+    masked-sum adds models of `furlkit mask upload`: the server sees only the sum. Every
+    site of the keys must report; a missing site voids the round. The server cannot check
+    a single upload: no robust rule, --report or warning about clients applies, and a
+    single site can shift the result. Signatures and --members work. Counters are rounded
+    means.
+
     The model of round 0 has no target network. Target networks of uploads are then
     compared with the online network of --parent, from which objectives copy the target.
 
@@ -108,10 +114,12 @@ COMMAND = command("aggregate",
       furlkit aggregate --rule fedadam --parent exp/r001/global.safetensors \\
           --state exp/r001/server.safetensors --state-out exp/r002/server.safetensors \\
           exp/r002/client_*.safetensors -o exp/r002/global.safetensors
+      furlkit aggregate --rule masked-sum --parent global_0.safetensors \\
+          masked_*.safetensors -o global_1.safetensors
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """,
-    Argument("inputs", File("checkpoint|features|similarity", "client", "received"),
+    Argument("inputs", File("checkpoint|features|similarity|masked", "client", "received"),
         "UPLOAD...", several=True),
     group(IN_OUT, output("checkpoint|features|ensemble")),
     RULE,
@@ -129,8 +137,8 @@ COMMAND = command("aggregate",
         Option("parent", File("checkpoint", "parent"),
                help="Global model from which this round's clients started; uploads of "
                     "other models, rounds and runs are refused. clip, l-dawa, fedavgm, "
-                    "fedadam, fedyogi and scaffold need this model, and --report measures "
-                    "updates from it.",
+                    "fedadam, fedyogi, scaffold and masked-sum need this model, and --report "
+                    "measures updates from it.",
                recorded=False, metavar="GLOBAL"),
         Option("members", File("members"),
                help="File with a client on each line, and optionally weight=NUMBER and "

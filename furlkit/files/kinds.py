@@ -11,7 +11,7 @@ class FileKind(NamedTuple):
     for rows of several clients. `plain` avoids technical words, for `inspect --outgoing`.
     `stays` is the reason why the file must not leave a site; otherwise empty. `reveals`
     chooses the findings of reports/outgoing.py: "weights", "rows", "answers" or "moments"
-    of a network. `per_image` names the tensor with a row per image.
+    of a network, "sum" of masked models, "key". `per_image` names the tensor with a row per image.
     """
 
     name: str
@@ -68,6 +68,13 @@ KINDS = {
             per_image="rows",
         ),
         FileKind(
+            "masked",
+            "a masked model of client {client} after round {round}, readable only in the "
+            "sum of {clients}",
+            plain="the weights of a neural network, hidden by random numbers",
+            reveals="sum",
+        ),
+        FileKind(
             "neighbours",
             "neighbours of {examples} images, {nearest} positions in the dataset, by "
             "{origin}",
@@ -91,6 +98,18 @@ KINDS = {
             "an unfinished {stage}, {step} steps done; the same command resumes",
             stays="is an unfinished training with private state; finish the training with "
             "the same command, and send the output",
+        ),
+        FileKind(
+            "public-key",
+            "the public key of client {client} for masked sums of run {run}",
+            plain="a public key, without data of images",
+            reveals="key",
+        ),
+        FileKind(
+            "secret-key",
+            "the secret key of client {client} for masked sums of run {run}; it must not "
+            "leave the client",
+            stays="is the secret key of the site, which removes the site's masks",
         ),
         FileKind(
             "server",

@@ -61,7 +61,7 @@ def check_parent(upload: OpenedUpload, parent: Sent, partial: bool) -> None:
         )
     if model:
         _check_net(upload, parent)
-        _check_tensors(upload, parent, partial)
+        check_tensors(upload.path, upload.opened.entries, parent, partial)
 
 
 def _words_for_run(file: OpenedUpload) -> str:
@@ -78,26 +78,28 @@ def _check_net(upload: OpenedUpload, parent: Sent) -> None:
             )
 
 
-def _check_tensors(upload: OpenedUpload, parent: Sent, partial: bool) -> None:
+def check_tensors(
+    path: Path, entries: Iterable[Entry], parent: Sent, partial: bool
+) -> None:
     """Check the tensors of every part that the parent has; other parts have a limit.
 
     A whole part may be absent (local-train --send) or new: the model of round 0 has no
     target network. The target network has the tensors of the online network.
     """
     parts, new = _by_part(parent.opened.entries), 0
-    for part, ours in _by_part(upload.opened.entries).items():
+    for part, ours in _by_part(entries).items():
         if part not in parts:
             part = online_name(part)
             ours = {online_name(name): entry for name, entry in ours.items()}
         if part in parts:
-            _check_part(upload.path, ours, parent.path, parts[part])
+            _check_part(path, ours, parent.path, parts[part])
             if not partial:
-                _check_all(upload.path, ours, parent.path, parts[part])
+                _check_all(path, ours, parent.path, parts[part])
         else:
             new += sum(entry.size for entry in ours.values())
     if new > MOST_NEW * parent.opened.size:
         raise InputError(
-            f"{upload.path}: has {new:,} bytes of tensors that {parent.path} lacks, "
+            f"{path}: has {new:,} bytes of tensors that {parent.path} lacks, "
             f"expected at most {MOST_NEW} times the model's size; {TRAIN_AGAIN}"
         )
 

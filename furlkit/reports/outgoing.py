@@ -93,6 +93,14 @@ EXTRACTION = Finding(
     ("Tramèr et al. 2016, Stealing Machine Learning Models via Prediction APIs, USENIX "
      "Security",),
 )  # fmt: skip
+SUM = Finding(
+    "Every number is random for people without the secret keys. The server learns the sum "
+    "over all sites, and the mean reveals as much as a mean without masks. This holds if "
+    "the public keys are the sites' (mask upload --signers), and if another site "
+    "does not help the server: all other sites and the server know this site's model.",
+    ("Bonawitz et al. 2017, Practical Secure Aggregation, CCS",),
+)
+KEY = Finding("The key says nothing about images.", ("RFC 7748, X25519",))
 
 
 class Numbers(NamedTuple):
@@ -142,7 +150,8 @@ def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
     if reveals == "rows":
         mixed = "instahide" in str(facts.get("share_rows"))
         return [INVERSION, *([INSTAHIDE] if mixed else [])]
-    return [MOMENTS] if reveals == "moments" else []
+    others = {"moments": [MOMENTS], "sum": [SUM], "key": [KEY]}
+    return others.get(reveals, [])
 
 
 def told(header: Header) -> dict[str, Any]:
@@ -232,7 +241,9 @@ def _images(header: Header) -> str:
     """Owner of the images behind the file, if the kind of file tells."""
     facts = header.facts
     client = facts.get("client")
-    own = header.stage == "local-train" or facts.get("part") == str(client)
+    own = header.stage in ("local-train", "mask upload") or facts.get("part") == str(
+        client
+    )
     if own and client is not None:
         labels = "the names of classes are" if facts.get("classes") else "no label is"
         return (

@@ -102,7 +102,7 @@ def test_commands_are_listed_in_working_order(run):
     order = "partition sample pack check init pretrain-align pretrain-style local-train embed"
     assert names == [
         *order.split(),
-        *["neighbours", "sign", "aggregate", "attack", "distill"],
+        *["neighbours", "sign", "mask", "aggregate", "attack", "distill"],
         *["evaluate", "audit", "compare", "plot", "ledger", "inspect", "replay"],
         *["export", "presets", "plan", "status", "report", "log", "doctor"],
     ]

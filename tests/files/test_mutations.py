@@ -23,6 +23,7 @@ from furlkit.files.container.header import canonical
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
 from tests.files import mutate
+from tests.helpers import write_alone
 
 DIGITS = ("--data", "digits")
 ONE = ("--epochs", 1, "--batch-size", 400)
@@ -90,6 +91,7 @@ def written(_world, tmp_path_factory):
     for command in commands:
         code, said = call(*command)
         assert code == 0, said
+    write_alone(client, folder / "masked")
     return folder
 
 
@@ -140,6 +142,10 @@ CONSUMERS = {
     "correlations": lambda f, x: local_train(
         f, model=f / "next", objective="spectral", correlations=x,
         private=f / "private_spectral",
+    ),
+    "masked": lambda f, x: (
+        "aggregate", "--rule", "masked-sum", x, "--parent", f / "global.safetensors",
+        "-o", f / "output",
     ),
     "server": lambda f, x: (
         "aggregate", "--rule", "fedavgm", f / "second", "--parent", f / "moved",

@@ -14,7 +14,7 @@ from furlkit.errors import FurlkitError
 from furlkit.files.correlations import CorrelationFacts, write_correlations
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from tests.helpers import furlkit, round_0
+from tests.helpers import furlkit, round_0, write_alone
 
 NET = (
     *("--width", 0.02, "--projector", "8,4", "--predictor", "8,4"),
@@ -30,6 +30,7 @@ RULES = {
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
     "correlations": ("r0.st", "r1.st"),
+    "masked-sum": ("m0.st", "--parent", "g.st"),
     "kernels": ("h0.st", "h1.st"),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
@@ -99,6 +100,7 @@ def folder(tmp_path_factory):
         write_features(folder / f"z{k}.st", rows, *how, counts=np.ones(1))
         whose = (CorrelationFacts(1, k), Provenance("local-train"))
         write_correlations(folder / f"r{k}.st", np.eye(2), *whose)
+    write_alone(folder / "u0.st", folder / "m0.st")
     assert furlkit("neighbours", "g.st", *DIGITS, "-o", "n.st") == 0
     yield folder
     patch.undo()

@@ -1,0 +1,1 @@
+"""mask: keys of sites, and uploads that only reveal a sum."""

@@ -1,0 +1,76 @@
+"""mask key: a pair of keys for a site and a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import open_checkpoint
+from furlkit.files.clients import EXPECTED, client_of
+from furlkit.files.keys import (
+    PUBLIC,
+    SECRET,
+    KeyFacts,
+    new_secret,
+    public_of,
+    read_key,
+    write_key,
+)
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+
+
+@dataclass(frozen=True)
+class KeyOptions:
+    """Owner of the keys, and the files."""
+
+    model: Path
+    client: str
+    secret_out: Path
+    output: Path
+    dry_run: bool
+    renew: bool
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Write a secret key and a public key; an existing secret key is kept."""
+    options = fill(KeyOptions, values)
+    check_output(options.secret_out, [options.model, options.output], "--secret-out")
+    check_output(options.output, [options.model])
+    facts = _facts(options)
+    line = f"{options.output}: public key of client {facts.client} for run {facts.run}"
+    data: dict[str, Any] = {"client": facts.client, "run": facts.run}
+    if not options.dry_run:
+        secret = _secret(options, facts)
+        data["key"] = public_of(secret).hex()
+        data["content"] = write_key(options.output, PUBLIC, public_of(secret), facts)
+    return line, data
+
+
+def _facts(options: KeyOptions) -> KeyFacts:
+    client, (_, model) = client_of(options.client), open_checkpoint(options.model)
+    if client is None:
+        raise UsageError(f"--client {options.client}: expected a number, or {EXPECTED}")
+    if model.run is None:
+        raise InputError(
+            f"{options.model}: has no id of a run; keys are valid for one run: make the "
+            "first model with a newer furlkit init"
+        )
+    return KeyFacts(client, model.run)
+
+
+def _secret(options: KeyOptions, facts: KeyFacts) -> bytes:
+    """Secret key of the site; written before the public key."""
+    path = options.secret_out
+    if path.exists() and not options.renew:
+        existing = read_key(path, SECRET)
+        if existing.facts != facts:
+            raise InputError(
+                f"{path}: is the secret key of client {existing.facts.client} for run "
+                f"{existing.facts.run}, expected client {facts.client} and run "
+                f"{facts.run}; choose another --secret-out"
+            )
+        return existing.key
+    secret = new_secret()
+    write_key(path, SECRET, secret, facts)
+    return secret

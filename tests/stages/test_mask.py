@@ -1,0 +1,365 @@
+"""mask and aggregate --rule masked-sum: the server sees nothing but the sum."""
+
+import json
+import shutil
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
+from furlkit.files.keys import (
+    PUBLIC,
+    SECRET,
+    Key,
+    KeyFacts,
+    mask_words,
+    public_of,
+    read_key,
+)
+from furlkit.files.masked import WEIGHT, ZEROS
+
+pytest.importorskip("cryptography", reason="install furlkit[masks]")
+
+
+class Sites:
+    """Keys and uploads of sites with random weights, in a folder."""
+
+    def __init__(self, world, run, count):
+        self.world, self.run, self.names = world, run, [f"s{k}" for k in range(count)]
+        rng = np.random.default_rng(count)
+        for k, name in enumerate(self.names):
+            self.upload(name, rng, 100 + 37 * k)
+            assert self.key(name).code == 0
+
+    def path(self, kind: str, name: str) -> Path:
+        return self.world.folder / f"{kind}_{name}.safetensors"
+
+    @property
+    def keys(self) -> list[Path]:
+        return [self.path("key", name) for name in self.names]
+
+    @property
+    def masked(self) -> list[Path]:
+        return [self.path("masked", name) for name in self.names]
+
+    def key(self, name, *more):
+        secret = ("--secret-out", self.path("secret", name))
+        words = ("mask", "key", self.world.model, "--client", name, *secret, *more)
+        return self.run(*words, "-o", self.path("key", name))
+
+    def upload(self, name, rng, examples=100, **facts):
+        opened = Container(self.world.clients[0])
+        told = {"client": name, "examples": examples, **facts}
+        header = opened.header.unsealed()
+        header = replace(header, facts={**header.facts, **told})
+        tensors = {
+            k: (a + rng.normal(size=a.shape)).astype(a.dtype)
+            if a.dtype.kind == "f"
+            else a
+            for k, a in opened.tensors().items()
+        }
+        write(self.path("upload", name), tensors, header)
+
+    def words(self, name, *more):
+        secret = ("--secret", self.path("secret", name))
+        upload, masked = self.path("upload", name), self.path("masked", name)
+        return ("mask", "upload", upload, *self.keys, *secret, "-o", masked, *more)
+
+    def mask(self, *more):
+        for name in self.names:
+            done = self.run(*self.words(name, *more))
+            assert done.code == 0, done.err
+
+    def sum_words(self, *paths):
+        rule = ("--rule", "masked-sum", "--parent", self.world.model)
+        return ("aggregate", *(paths or self.masked), *rule, "-o", self.world.output)
+
+
+@pytest.fixture
+def sites(world, run):
+    """Make keys and uploads of some sites."""
+    return lambda count=3: Sites(world, run, count)
+
+
+@pytest.mark.parametrize("count", [3, 10, 20])
+@pytest.mark.parametrize("weights", ["uniform", "examples"])
+def test_the_masked_sum_is_the_plain_mean(sites, run, count, weights):
+    some = sites(count)
+    some.mask("--weights", weights)
+    done = run(*some.sum_words())
+    assert done.code == 0, done.err
+    assert "cannot be checked" in done.err
+    models = [read_checkpoint(some.path("upload", name)) for name in some.names]
+    w = [m.facts.examples if weights == "examples" else 1 for m in models]
+    mean = read_checkpoint(some.world.output)
+    assert mean.facts.round == 1 and mean.facts.role == "global"
+    assert mean.facts.examples == (sum(w) if weights == "examples" else None)
+    assert mean.tensors.keys() == models[0].tensors.keys()
+    for name, array in mean.tensors.items():
+        columns = np.stack([m.tensors[name].astype(np.float64) for m in models])
+        expected = np.average(columns, axis=0, weights=w)
+        assert array.dtype == models[0].tensors[name].dtype
+        if array.dtype.kind == "f":
+            assert np.abs(array - expected).max() <= 2.0**-20, name
+        else:
+            assert (array == np.rint(expected)).all()
+
+
+def test_the_result_is_the_model_of_the_next_round(sites, run):
+    some = sites()
+    some.mask()
+    assert run(*some.sum_words()).code == 0
+    again = run(*some.sum_words(*reversed(some.masked)))
+    assert again.code == 0 and "already there" in again.out
+    words = (some.world.partition, some.world.output, "--data", "digits", "--client", 0)
+    plan = ("--epochs", 1, "--batch-size", 240, "--dry-run")
+    done = run("local-train", *words, *plan, "-o", some.world.folder / "next")
+    assert done.code == 0, done.err
+
+
+def test_a_missing_site_voids_the_round(sites, refused):
+    some = sites(4)
+    some.mask()
+    words = some.sum_words(*some.masked[:2], some.masked[3])
+    refused(some.world.folder, 75, ["no masked upload of s2", "round is void"], *words)
+
+
+def test_a_missing_site_in_an_inbox(sites, refused, run):
+    some = sites(3)
+    some.mask()
+    inbox = some.world.folder / "inbox"
+    inbox.mkdir()
+    for path in some.masked[1:]:
+        shutil.copy(path, inbox)
+    refused(some.world.folder, 75, ["no masked upload of s0"], *some.sum_words(inbox))
+    shutil.copy(some.masked[0], inbox)
+    assert run(*some.sum_words(inbox)).code == 0
+
+
+def test_a_replaced_public_key_is_refused(sites, refused, run):
+    """A server gives s0 another key of s2 than the other sites have."""
+    some = sites()
+    some.mask()
+    assert some.key("s2", "--renew").code == 0
+    used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
+    refused(some.world.folder, 65, [used, "other keys"], *some.words("s0"))
+    used.unlink()
+    assert run(*some.words("s0")).code == 0
+    words = some.sum_words()
+    refused(some.world.folder, 65, [some.masked[0], "roster", "same keys"], *words)
+
+
+def test_a_secret_key_must_belong_to_the_public_key(sites, refused):
+    some = sites()
+    own = some.path("key", "s0").read_bytes()
+    assert some.key("s0", "--renew").code == 0
+    some.path("key", "s0").write_bytes(own)
+    key = some.path("key", "s0")
+    refused(some.world.folder, 65, [key, "no public key of"], *some.words("s0"))
+
+
+def test_masks_of_a_wrong_secret_do_not_cancel(sites, refused, forge):
+    """The header is right, but the words are masked with another secret."""
+    some = sites()
+    some.mask()
+    other = mask_words(bytes(range(32)), read_key(some.keys[1], PUBLIC), "x")
+    opened = Container(some.masked[0])
+    forge(
+        some.masked[0],
+        {e.name: other(e.size // 8).reshape(e.shape) for e in opened.entries},
+    )
+    words = some.sum_words()
+    refused(some.world.folder, 65, [some.masked[0], "do not cancel"], *words)
+
+
+def test_a_replayed_mask_is_refused(sites, refused, run, forge):
+    """s1 sends words of an earlier round under the header of this round."""
+    some = sites()
+    some.mask()
+    old = Container(some.masked[1]).tensors()
+    for name in some.names:
+        forge(some.path("upload", name), facts={"round": 2})
+    some.mask()
+    for path in some.masked:
+        forge(path, facts={"round": 1})
+    assert run(*some.sum_words()).code == 0
+    some.world.output.unlink()
+    forge(some.masked[1], old)
+    words = some.sum_words()
+    refused(some.world.folder, 65, [some.masked[0], "do not cancel"], *words)
+
+
+def test_the_wrong_round_is_refused(sites, refused, run, forge):
+    some = sites()
+    some.mask()
+    forge(some.path("upload", "s1"), facts={"round": 2})
+    assert run(*some.words("s1")).code == 0
+    words = some.sum_words()
+    refused(some.world.folder, 65, [some.masked[1], "round 2"], *words)
+
+
+def test_tensors_that_do_not_cancel_are_refused(sites, refused, forge):
+    """The zeros cancel, the words of a tensor do not."""
+    some = sites()
+    some.mask()
+    tensors = Container(some.masked[2]).tensors()
+    name = max(tensors, key=lambda k: tensors[k].size)
+    forge(some.masked[2], {name: tensors[name][::-1].copy()})
+    words = some.sum_words()
+    refused(some.world.folder, 65, [some.masked[0], "do not cancel"], *words)
+
+
+def test_a_second_upload_with_the_same_masks_is_refused(sites, refused):
+    some = sites()
+    some.mask()
+    bytes_ = some.masked[0].read_bytes()
+    assert some.run(*some.words("s0")).code == 0
+    assert some.masked[0].read_bytes() == bytes_
+    some.upload("s0", np.random.default_rng(9))
+    used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
+    refused(some.world.folder, 65, [used, "reveal the model"], *some.words("s0"))
+    other = some.words("s1", "--weights", "examples")
+    refused(some.world.folder, 65, ["other --weights"], *other)
+
+
+def test_one_masked_upload_is_uniform(sites):
+    """Bytes of a masked model of zeros: chi-squared within 6 deviations, bits at 1/2."""
+    some = sites()
+    opened = Container(some.path("upload", "s0"))
+    zeros = {k: np.zeros_like(a) for k, a in opened.tensors().items()}
+    write(some.path("upload", "s0"), zeros, opened.header.unsealed())
+    some.mask()
+    tensors = Container(some.masked[0]).tensors()
+    words = np.concatenate([array.ravel() for array in tensors.values()])
+    counts = np.bincount(words.view(np.uint8), minlength=256)
+    expected = words.nbytes / 256
+    chi = ((counts - expected) ** 2 / expected).sum()
+    assert expected > 50 and abs(chi - 255) < 6 * (2 * 255) ** 0.5
+    bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).mean(0)
+    assert np.abs(bits - 0.5).max() < 6 * 0.5 / len(words) ** 0.5
+    assert np.unique(words).size == words.size
+
+
+def test_masks_differ_by_round_and_pair_and_agree_in_a_pair(sites):
+    some = sites()
+    secret = {n: read_key(some.path("secret", n), SECRET).key for n in some.names}
+    public = {n: read_key(some.path("key", n), PUBLIC) for n in some.names}
+    one = mask_words(secret["s0"], public["s1"], ["run", 1])(8)
+    assert (one == mask_words(secret["s1"], public["s0"], ["run", 1])(8)).all()
+    assert (one != mask_words(secret["s0"], public["s1"], ["run", 2])(8)).all()
+    assert (one != mask_words(secret["s0"], public["s2"], ["run", 1])(8)).all()
+
+
+def test_x25519_of_rfc_7748():
+    """Section 5.2: one iteration from the base point."""
+    nine = bytes([9, *bytes(31)])
+    known = "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079"
+    assert public_of(nine).hex() == known
+
+
+def test_a_key_of_small_order_is_refused(tmp_path):
+    weak = Key(tmp_path / "k", KeyFacts("s1", "run"), "", bytes(32))
+    with pytest.raises(InputError, match="no valid X25519 key of client s1"):
+        mask_words(bytes(range(32)), weak, "x")
+
+
+def test_numbers_that_do_not_fit_are_refused_by_name(sites, refused, forge):
+    some = sites()
+    name, array = next(iter(Container(some.path("upload", "s0")).tensors().items()))
+    upload = forge(some.path("upload", "s0"), {name: np.full_like(array, 2**30)})
+    refused(some.world.folder, 65, [upload, name, "1.07374e+09"], *some.words("s0"))
+
+
+def test_the_header_says_nothing_about_the_site(sites, run):
+    some = sites()
+    some.mask("--weights", "examples")
+    header = Container(some.masked[1]).header
+    upload = Container(some.path("upload", "s1"))
+    assert header.seed is None and "loss" not in header.facts
+    assert header.inputs.keys() == {"key s0", "key s1", "key s2"}
+    text = header.to_json()
+    assert upload.content not in text and '"examples":' not in text
+    assert "137" not in json.dumps(
+        {**header.facts, "roster": "", "run": "", "parent": ""}
+    )
+
+
+def test_inspect_knows_the_files(sites, run, refused):
+    some = sites()
+    some.mask()
+    out = " ".join(run("inspect", "--outgoing", some.masked[0]).out.split())
+    for word in ("random", "Bonawitz", "sum of 3 clients", "client s0"):
+        assert word in out, out
+    out = " ".join(run("inspect", "--outgoing", some.keys[0]).out.split())
+    assert "says nothing about images" in out and "client s0" in out
+    secret = some.path("secret", "s0")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    words = ("inspect", "--outgoing", secret)
+    refused(some.world.folder, 65, [secret, "secret key of the site"], *words)
+    assert "secret key of client s0" in run("inspect", secret).out
+
+
+def test_the_ledger_counts_masked_uploads(sites, run):
+    some = sites()
+    some.mask()
+    assert run(*some.sum_words()).code == 0
+    for path in (*some.world.clients, *(some.path("upload", n) for n in some.names)):
+        path.unlink()
+    done = run("ledger", "--json", some.world.folder)
+    assert done.code == 0, done.err
+    size = sum(path.stat().st_size for path in some.masked)
+    assert json.loads(done.out)["total"]["sent"]["bytes"] == size
+
+
+def test_other_rules_refuse_masked_uploads_and_the_reverse(sites, refused):
+    some = sites()
+    some.mask()
+    words = ("aggregate", *some.masked, "-o", some.world.output)
+    refused(some.world.folder, 65, [some.masked[0], "masked file"], *words)
+    plain = some.sum_words(*some.world.clients)
+    refused(some.world.folder, 65, [some.world.clients[0], "a masked file"], *plain)
+    report = (*some.sum_words(), "--report", some.world.folder / "r.json")
+    refused(some.world.folder, 2, ["--report", "masked-sum"], *report)
+    lone = ("aggregate", *some.masked, "--rule", "masked-sum", "-o", some.world.output)
+    refused(some.world.folder, 2, ["--parent"], *lone)
+
+
+def test_a_site_needs_the_keys_of_all_sites(sites, refused):
+    some = sites()
+    words = some.words("s0")
+    few = (*words[:3], *some.keys[:2], *words[6:])
+    refused(some.world.folder, 2, ["2 keys", "3 to 20"], *few)
+    twice = (*words[:3], *some.keys, some.keys[0], *words[6:])
+    refused(some.world.folder, 65, [some.keys[0], "one key of each site"], *twice)
+
+
+def test_a_secret_key_is_kept(sites, run, refused):
+    some = sites()
+    secret, public = some.path("secret", "s0"), some.path("key", "s0")
+    before = secret.read_bytes(), public.read_bytes()
+    public.unlink()
+    assert some.key("s0").code == 0
+    assert (secret.read_bytes(), public.read_bytes()) == before
+    words = ("mask", "key", some.world.model, "--client", "s7", "--secret-out", secret)
+    out = ("-o", some.world.folder / "k")
+    refused(some.world.folder, 65, [secret, "client s0", "client s7"], *words, *out)
+    assert some.key("s0", "--renew").code == 0
+    assert secret.read_bytes() != before[0]
+
+
+def test_signed_keys(sites, run, refused, keys, allowed):
+    some, signers = sites(), allowed("s0", "s1", "s2")
+    more = ("--signers", signers)
+    unsigned = some.words("s0", *more)
+    refused(some.world.folder, 65, [some.keys[0], "no signature"], *unsigned)
+    for name, path in zip(some.names, some.keys, strict=True):
+        assert run("sign", path, "--key", keys(name)).code == 0
+    done = run(*some.words("s0", *more))
+    assert done.code == 0 and "not checked" not in done.err
+    assert {WEIGHT, ZEROS} < {e.name for e in Container(some.masked[0]).entries}
