@@ -7,12 +7,21 @@ import pytest
 from tests.examples.conftest import EXAMPLES, of
 
 RECIPE = EXAMPLES / "rivals" / "recipe.toml"
-EQUAL = ("--epochs", "--lr", "--optimiser", "--batch-size", "--schedule", "--crop-scale")
+EQUAL = (
+    "--epochs",
+    "--lr",
+    "--optimiser",
+    "--batch-size",
+    "--schedule",
+    "--crop-scale",
+)
 
 
 @pytest.mark.parametrize("dataset", ["digits", "images"])
 def test_all_rows_train_with_equal_options(plan, dataset):
-    steps = plan(RECIPE, "table=linear", "split=classes", "seed=0", f"dataset={dataset}")
+    steps = plan(
+        RECIPE, "table=linear", "split=classes", "seed=0", f"dataset={dataset}"
+    )
     trained, scored = of(steps, "train"), of(steps, "linear")
     terms = {
         tuple(b for a, b in pairwise(step["command"]) if a in EQUAL) for step in trained

@@ -113,7 +113,9 @@ def test_what_leaves_a_client_is_its_model_and_unit_rows(whole, number):
         lengths = np.linalg.norm(shared["rows"], axis=1)
         np.testing.assert_allclose(lengths, 1, rtol=1e-6)
         assert shared["index"].tolist() == list(range(EACH))
-        assert Container(rows).header.facts == {
+        facts = Container(rows).header.facts
+        assert facts.pop("run") == Container(model).header.facts["run"]
+        assert facts == {
             "layer": "z", "dataset": {}, "part": str(client), "client": client,
             "round": number, "examples": EACH, "parent": parent,
         }  # fmt: skip

@@ -97,7 +97,7 @@ def test_inspect_ledger_and_replay_know_the_kernel(here, tmp_path, run):
     assert "similarities between images" in run("inspect", "--outgoing", "s_0").out
     more = ("--cka", 1, *KERNEL)
     assert train(0, "c1_0", *more, "-o", tmp_path / "c") == 0
-    said = run("replay", tmp_path / "c").out
+    said = run("replay", tmp_path / "c", "--among", here).out
     assert "--kernel" in said and "--cka 1" in said
     again = run("aggregate", "s_1", "s_0", "--rule", "kernels", "-o", tmp_path / "k")
     assert again.code == 0

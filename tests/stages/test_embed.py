@@ -256,9 +256,11 @@ def test_whole_and_largest_in_blocks(embed, round_of_files, monkeypatch):
     assert blocks.columns[:, 0].tolist() == list(range(50))
 
 
-def test_a_model_with_weights_that_overflow_is_named(world, tmp_path, forge, refused):
+def test_a_model_with_weights_that_overflow_is_named(
+    round_of_files, tmp_path, forge, refused
+):
     """The weights are finite, and h is not; the output is not to blame."""
-    model = shutil.copy(world / "g.st", tmp_path / "g")
+    model = shutil.copy(round_of_files / "g.st", tmp_path / "g")
     tensors = Container(model).tensors()
     forge(model, {k: v * np.float32(1e10) for k, v in tensors.items() if "conv" in k})
     words = ("embed", model, "--data", "digits", "-o", tmp_path / "h")

@@ -134,7 +134,7 @@ def test_a_stop_while_a_progress_file_is_read_is_a_stop(world, run, monkeypatch)
 def test_a_stop_while_a_ledger_reads_is_a_stop(world, run, monkeypatch):
     from furlkit.reports import runs
 
-    arrives_at(monkeypatch, runs, "Container")
+    arrives_at(monkeypatch, runs, "Heads")
     outcome = run("ledger", world.folder)
     assert outcome.code == 75
     assert "stopped by SIGTERM" in outcome.err and outcome.out == ""

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+from furlkit.errors import FurlkitError
 from furlkit.files.lock import holding
 from furlkit.inputs.paths import fill
 from furlkit.stages.local_train.options import LocalTrainOptions, options_of
 from furlkit.stages.local_train.start import (
     Result,
+    Start,
     existing_result,
     open_start,
-    output_paths,
 )
 from furlkit.stages.local_train.usage import check_usage
 
@@ -22,8 +23,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     """
     options = options_of(values)
     check_usage(options)
-    _check_exchanges(options)
-    start = open_start(options)
+    start = _open(options)
     existing = {}
     for number in () if options.chooses or options.dry_run else options.clients:
         with holding(fill(options.output, number)):
@@ -37,16 +37,15 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     yield from train_clients(start, existing)
 
 
-def _check_exchanges(options: LocalTrainOptions) -> None:
-    """Raise for contradictory options of exchanges, before a training opens files.
+def _open(options: LocalTrainOptions) -> Start:
+    """Open the files; contradictory options of exchanges come before problems of files.
 
-    Exchanges import torch, so a command whose outputs all exist skips this check.
+    Exchanges import torch, so their options are checked only if a file is in the way.
     """
-    paths = (
-        path for client in options.clients for path in output_paths(options, client)
-    )
-    if all(path.exists() for path in paths):
-        return
-    from furlkit.exchanges.exchange import make_exchanges
+    try:
+        return open_start(options)
+    except FurlkitError:
+        from furlkit.exchanges.exchange import make_exchanges
 
-    make_exchanges(options.values)
+        make_exchanges(options.values)
+        raise

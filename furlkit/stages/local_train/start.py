@@ -97,21 +97,16 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
     return Provenance("local-train", resolved, options.seed, contents)
 
 
-def output_paths(options: LocalTrainOptions, client: ClientId) -> list[Path]:
-    """Paths of a client's upload and further files to write."""
-    patterns = [options.output, *(each.path for each in options.written)]
-    return [fill(pattern, client) for pattern in patterns]
-
-
 def existing_result(
     start: Start, client: ClientId, provenance: Provenance | None = None
 ) -> Result | None:
     """Result of a client, if an earlier run of this command wrote the client's files."""
     options, whose = start.options, {"client": client}
-    path, *_ = paths = output_paths(options, client)
+    path = fill(options.output, client)
+    written = {each.file.role or each.flag: each for each in options.written}
+    paths = [path, *(fill(each.path, client) for each in written.values())]
     if options.force or not all(each.exists() for each in paths):
         return None
-    written = {each.file.role or each.flag: each for each in options.written}
     how = provenance or provenance_of(start, client, {})
     kinds = ["checkpoint", *(each.file.kind for each in written.values())]
     outputs = [Output(p, k, how, whose) for p, k in zip(paths, kinds, strict=True)]

@@ -19,7 +19,16 @@ def check_usage(options: LocalTrainOptions) -> None:
     _check_update(options)
     for name in options.terms:
         _check_term(catalogue.terms()[name], options)
-    check_files(options.files, options.clients, [options.data.name])
+    check_files(
+        options.files, options.clients, [options.data.name, *_more_data(options)]
+    )
+
+
+def _more_data(options: LocalTrainOptions) -> list[str]:
+    """Names of further images, such as public images."""
+    declared = catalogue.COMMANDS["local-train"].options.items()
+    keys = [key for key, option in declared if isinstance(option.kind, catalogue.Data)]
+    return [options.values[key] for key in keys if options.values.get(key)]
 
 
 def _check_update(options: LocalTrainOptions) -> None:
