@@ -91,7 +91,7 @@ def test_the_first_round_has_no_kernel_and_no_term(here):
     assert all("cka" not in losses for losses in epoch_losses(here / "c1_0"))
 
 
-def test_inspect_ledger_and_replay_know_the_kernel(here, tmp_path, run):
+def test_inspect_and_replay_know_the_kernel(here, tmp_path, run):
     out = run("inspect", "kernel").out
     assert "mean cosines of 60 images by the models of 2 clients after round 1" in out
     assert "similarities between images" in run("inspect", "--outgoing", "s_0").out
