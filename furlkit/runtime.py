@@ -90,6 +90,17 @@ def is_helper() -> bool:
     return processes() > 1 and os.environ.get("RANK", "0") != "0"
 
 
+def has_free_core() -> bool:
+    """Return whether each of torch's threads has a second core for other work."""
+    import torch
+
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return cores >= 2 * torch.get_num_threads() * processes()
+
+
 def pinned_option(isa: str) -> dict[str, str]:
     """Provenance entry of a pinned instruction set; otherwise empty."""
     return {"isa": isa} if isa in PINNED else {}
