@@ -130,7 +130,7 @@ class Epoch(NamedTuple):
 
     `terms` has the meters of terms with a separate forward pass, by name, and `measures`
     the extra measures of the learner. With --steps the last epoch may be shorter. `clock`
-    has the mean seconds of a step, the share of time for gathering images, and on a GPU
+    has the mean seconds of a step, the share of time for waiting for images, and on a GPU
     the peak memory. `quality` has RankMe and uniformity of the last step's rows, and the
     alignment of two views.
     """
