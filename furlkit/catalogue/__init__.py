@@ -71,15 +71,13 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import (
-    ATTACKS,
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TEACHERS,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods.attacks import ATTACKS
+from furlkit.catalogue.methods.encoders import HEADS
+from furlkit.catalogue.methods.objectives import OBJECTIVES
+from furlkit.catalogue.methods.rules import RULES
+from furlkit.catalogue.methods.teachers import TEACHERS
+from furlkit.catalogue.methods.terms import TERMS
+from furlkit.catalogue.methods.updates import UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import (
