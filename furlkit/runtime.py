@@ -4,10 +4,8 @@ torch and torch's libraries read the variables of the instruction set once, so t
 variables must be set before the import of torch: functions of this module import torch.
 """
 
-import ctypes
 import gc
 import os
-import platform
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -227,6 +225,8 @@ def _keep_freed_memory() -> None:
     By default large blocks return to the system each time, and the system clears every
     page of a new block, which costs several percent of a training step.
     """
+    import ctypes
+
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
@@ -250,6 +250,8 @@ def machine() -> dict[str, str]:
 
     `isa`: variables that restrict the instruction set, if set.
     """
+    import platform
+
     import torch
 
     names = ("ATEN_CPU_CAPABILITY", _ONEDNN, _OLD_ONEDNN, "MKL_CBWR")
