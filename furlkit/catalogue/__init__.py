@@ -7,7 +7,8 @@ METHODS.md are derived from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.terms`, `furlkit.updates`, `furlkit.rules`, `furlkit.exchanges`,
-`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`. Kinds of files have the
+group `furlkit.kinds`, see `furlkit.files.kinds`.
 """
 
 from furlkit.catalogue.audits import AUDITS
