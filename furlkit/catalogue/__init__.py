@@ -84,6 +84,7 @@ from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import (
     GivenFile,
     direction_of,
+    given_data,
     given_files,
     kinds_of,
     taker_of,

@@ -629,11 +629,13 @@ class Exchange(Method):
 
     `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
     with a `title` are a group of local-train; a `family` is a choice of methods with
-    options. Objectives and terms list the options of the remaining exchanges. `record`
-    is a function without torch that adapts the options for the header, see
+    options. Objectives and terms list the options of the remaining exchanges. Two functions
+    without torch: `check` raises for contradictory options before files are opened, see
+    `furlkit.exchanges.usage`; `record` adapts the options for the header, see
     `furlkit.exchanges.recorded`.
     """
 
+    check: str = ""
     record: str = ""
     title: str = ""
     family: Family | None = None

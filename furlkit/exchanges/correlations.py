@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import catalogue
 from furlkit.aggregators.correlations import without_own
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
     Kept,
     Setup,
     Trained,
-    Values,
 )
+from furlkit.exchanges.usage import Values
 from furlkit.files.declared import Shared, SharedFacts, read_shared, write_result
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
@@ -44,7 +43,6 @@ class Correlations(Exchange):
         self.active = bool(self._path or self._out)
         self._noise = values["correlations_noise"]
         if self.active:
-            _check(values)
             self._mu = values["norm_bound"]
 
     def open(self, setup: Setup) -> None:
@@ -114,18 +112,3 @@ def _symmetric_noise(d: int, purpose: tuple[Any, ...]) -> np.ndarray:
     """Standard Gaussian numbers (d, d), equal above and below the diagonal."""
     noise = numpy_generator(*purpose).standard_normal((d, d)).astype(np.float32)
     return np.tril(noise) + np.tril(noise, -1).T
-
-
-def _check(values: Values) -> None:
-    objective = catalogue.objectives()[values["objective"]]
-    if "correlations" not in objective.exchanges:
-        flag = "--correlations" if values["correlations"] else "--correlations-out"
-        raise UsageError(
-            f"{flag}: correlations belong to the spectral loss; give --objective spectral "
-            f"instead of {objective.name}"
-        )
-    if values["correlations_out"] and not values["private_out"]:
-        raise UsageError(
-            "--correlations-out: a client subtracts its matrix from the next mean and "
-            "keeps the matrix in a private file; give --private-out"
-        )
