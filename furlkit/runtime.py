@@ -4,10 +4,8 @@ torch and torch's libraries read the variables of the instruction set once, so t
 variables must be set before the import of torch: functions of this module import torch.
 """
 
-import ctypes
 import gc
 import os
-import platform
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -239,6 +237,8 @@ def _keep_freed_memory() -> None:
     page of a new block, which costs several percent of a training step. A second thread
     would have memory of its own, from which blocks above 64 MB return each time.
     """
+    import ctypes
+
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
@@ -263,6 +263,8 @@ def machine() -> dict[str, str]:
 
     `isa`: variables that restrict the instruction set, if set.
     """
+    import platform
+
     import torch
 
     names = ("ATEN_CPU_CAPABILITY", _ONEDNN, _OLD_ONEDNN, "MKL_CBWR")
