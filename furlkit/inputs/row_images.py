@@ -20,18 +20,22 @@ from furlkit.inputs.matching import check_dataset
 from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
 
+ROW_NOISE, NOISE = "row-noise", "noise"  # Options of local-train and of embed.
+
 
 @dataclass(frozen=True)
 class RowImages:
     """Rows with positions of their images, and positions of images of other clients.
 
-    `others` is empty without a partition. `partition`: content hash by role.
+    `others` is empty without a partition. `partition`: content hash by role. `noise`:
+    sigma of the rows, by the header.
     """
 
     rows: Features
     index: np.ndarray
     others: np.ndarray
     partition: dict[str, str]
+    noise: float = 0.0
 
 
 def open_row_images(
@@ -51,7 +55,13 @@ def open_row_images(
     index = _index(rows, header, own, images, secret)
     rest = np.setdiff1d(np.arange(len(images.images)), own) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    return RowImages(rows, index, rest, contents)
+    return RowImages(rows, index, rest, contents, noise_of(header))
+
+
+def noise_of(header: Header) -> float:
+    """Standard deviation of the noise on rows: local-train --row-noise, embed --noise."""
+    given = header.options.get(ROW_NOISE, header.options.get(NOISE, 0.0))
+    return float(given) if isinstance(given, int | float) and given > 0 else 0.0
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:
