@@ -20,7 +20,7 @@ from furlkit.audits.success import identified
 
 BLOCK = 1024
 # sigma for rows without noise: rows of several rounds are not exactly z of one model.
-LEAST = 0.02
+LEAST = 0.005
 
 
 def nearness(z: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -13,14 +13,12 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
-from furlkit.files.features import Features, read_features
+from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
 from furlkit.inputs.matching import check_dataset
 from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
-
-ROW_NOISE, NOISE = "row-noise", "noise"  # Options of local-train and of embed.
 
 
 @dataclass(frozen=True)
@@ -53,15 +51,11 @@ def open_row_images(
         check_dataset(known, images)
     own = _images_of(rows, known, len(images.images))
     index = _index(rows, header, own, images, secret)
-    rest = np.setdiff1d(np.arange(len(images.images)), own) if known else own[:0]
+    # Rows of embed may be of other images than the client's.
+    seen = np.union1d(own, index)
+    rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
     return RowImages(rows, index, rest, contents, noise_of(header))
-
-
-def noise_of(header: Header) -> float:
-    """Standard deviation of the noise on rows: local-train --row-noise, embed --noise."""
-    given = header.options.get(ROW_NOISE, header.options.get(NOISE, 0.0))
-    return float(given) if isinstance(given, int | float) and given > 0 else 0.0
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:
