@@ -58,6 +58,16 @@ def shared_rows(Z: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarr
     return unit_rows(chosen[np.abs(chosen).max(axis=1) > 0])
 
 
+def noisy_rows(rows: np.ndarray, sigma: float, rng: np.random.Generator) -> np.ndarray:
+    """Unit rows u + sigma n, scaled back to length 1; n has standard Gaussian numbers.
+
+    In d dimensions the expected cosine with u is about 1 / sqrt(1 + d sigma^2): equal
+    sigma hides more in longer rows. The lengths tell nothing after scaling.
+    """
+    noise = rng.standard_normal(rows.shape, np.float32)
+    return unit_rows((rows + sigma * noise).astype(rows.dtype))
+
+
 def dictionary(rows: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
     """FedCA, Algorithm 1, server, line 9: concatenate the clients' rows.
 

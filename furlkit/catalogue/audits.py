@@ -89,7 +89,7 @@ AUDITS = named(
     ),
     Protocol("rows",
         "Recognise a client's images by the rows that the client shares.",
-        "furlkit.audits.rows:nearness",
+        "furlkit.audits.rows:evidence",
         groups=(
             _ROWS,
             group(IN_OUT,
@@ -108,7 +108,7 @@ AUDITS = named(
             RUNNING,
             _GENERAL,
         ),
-        equation="distance to the nearest row",
+        equation="likelihood ratio of the rows",
         printed="nothing printed",
     ),
     Protocol("classes",

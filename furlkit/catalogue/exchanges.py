@@ -58,8 +58,8 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                     "{client}.", recorded=False),
         Option("secret", File("key", direction=CACHE, per_client=True), metavar="FILE",
                help="Secret of the site, 32 random bytes that never leave the site: the "
-                    "choice of the shared images and the mixtures come from the secret, "
-                    "not from --seed, which is in headers. A missing file is created; may "
+                    "choice of the shared images, the mixtures and the noise come from the "
+                    "secret, not from --seed, which is in headers. A missing file is created; may "
                     "contain {client}.",
                usual="without a PARTITION CLIENT.secret beside --private-out, otherwise "
                      "--seed",
@@ -75,6 +75,12 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                "batch, like MoCo's slow network in training, without a change of the "
                "running statistics (FCL).",
                needs=f"share-rows={'|'.join([*SHARE_ROWS][1:])}", newer=True),
+        Option("row-noise", Number(low=0), 0.0,
+               "Standard deviation of Gaussian noise on every number of the shared rows, "
+               "which have length 1 before and after. The noise comes from --secret; in a "
+               "simulation it comes from --seed and hides nothing from readers of the "
+               "header. Measure the leakage by audit rows.",
+               needs="features-out", newer=True),
         Option("alpha", Number(low=0, below=1), 0.5,
                "Z <- alpha Z + (1 - alpha) z; 0 shares only z (FedCA Eq. 9).",
                needs="share-rows=averaged"),

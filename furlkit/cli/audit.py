@@ -25,9 +25,11 @@ _TEXTS = {
       furlkit plot roc exp/r001/membership.json -o exp/r001/membership.png
     """,
     "rows": """The attacker has the ROWS of a client, a model and candidate images, and takes
-    an image for the client's if a row is near the image's z. auc compares images behind
+    an image for the client's if the rows are more likely with the image's z than with z
+    of other candidates; the noise of the rows is in the header. auc compares images behind
     rows with images that the client does not have; identified is the share of images
-    behind rows that the attacker picks from k candidates.
+    behind rows that the attacker picks from k candidates. scores has the distance to the
+    nearest row alone, a weaker attack.
 
     Rows of local-train do not name the images: the audit repeats the choice of the
     images, by the seed in the header or by --secret, and needs the same images in the

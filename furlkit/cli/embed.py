@@ -1,6 +1,7 @@
 """embed: a model's outputs for images, or similarities between them."""
 
 from furlkit.catalogue.entries import (
+    CACHE,
     Argument,
     Choice,
     File,
@@ -60,6 +61,17 @@ COMMAND = command("embed",
         Option("encoding", Choice(("float32", "float16", "int8")), "float32",
                "Number format; int8 has a scale for each row of features, and steps "
                "of 1/127 for similarities."),
+        Option("noise", Number(low=0), 0.0,
+               "Standard deviation of Gaussian noise on every number of the rows, which "
+               "are scaled to length 1 before and after; similarities are cosines of the "
+               "noisy rows. The noise comes from --secret; in a simulation it comes from "
+               "the seed of the model and hides nothing from people who know the seed.",
+               newer=True),
+        Option("secret", File("key", direction=CACHE), metavar="FILE",
+               help="Secret of the site, as of local-train --secret: the noise comes from "
+                    "the secret. A missing file is created.",
+               usual="the seed of the model, for numbered clients",
+               needs="noise", recorded=False),
     ),
     RUNNING,
     GENERAL.without("seed"),

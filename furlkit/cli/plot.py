@@ -139,6 +139,29 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         group(IN_OUT, series_option("A line with a label"), *TITLED, output("picture")),
         DRAWN,
     ),
+    command("plot leakage",
+        "Draw scores of models over the success of attacks on shared files.",
+        """A point has files of furlkit audit, with an AUC, and files of furlkit evaluate, one
+        of each per seed. The name of the point stands beside the mark, such as the noise on
+        the shared rows. Files left of the others leak less, and models above the others
+        are better. The dashed line is a guess.
+
+        \b
+        Example:
+          furlkit plot leakage --series rows:0=rows_a.json,linear_a.json \\
+              --series rows:0.1=rows_b.json,linear_b.json -o leakage.svg
+        """,
+        group(IN_OUT,
+            series_option("A point: audits and scores, one of each per seed; points with an "
+                    "equal LINE are joined", required=True,
+                    metavar="[LINE:]POINT=FILE,..."),
+            VALUE,
+            ALLOW_DIFFERENT,
+            *FRAME,
+            output("picture"),
+        ),
+        DRAWN,
+    ),
     command("plot bars",
         "Draw means over seeds as bars, with the standard deviation.",
         """

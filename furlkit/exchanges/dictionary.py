@@ -26,6 +26,7 @@ from furlkit import catalogue, console
 from furlkit.aggregators.dictionary import (
     average_features,
     drawn_places,
+    noisy_rows,
     shared_rows,
 )
 from furlkit.data.augment.instahide import K as MIXED
@@ -185,7 +186,7 @@ class Dictionary(Exchange):
             before = self._kept_rows(client, rows.z.shape[1])
             Z = average_features(before, rows.z, sharing.alpha)
         rng = numpy_generator(*self._purpose(client))
-        shared = shared_rows(Z, self._shared, rng)
+        shared = self._with_noise(shared_rows(Z, self._shared, rng), client)
         facts = shared_rows_facts(setup, client, len(shared))
         if not sharing.averaged:
             facts = replace(facts, share_rows=sharing.share_rows)
@@ -193,6 +194,15 @@ class Dictionary(Exchange):
         content = write_features(path, shared, places, facts, client.provenance)
         trained.results["features"] = content
         return {ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {}
+
+    def _with_noise(self, rows: np.ndarray, client: Client) -> np.ndarray:
+        """Add --row-noise; Z in the private file stays exact."""
+        sigma = self._sharing.row_noise
+        if not sigma:
+            return rows
+        # Another sigma draws other noise: two files must not give the rows away.
+        rng = numpy_generator(*self._purpose(client), "noise", repr(sigma))
+        return noisy_rows(rows, sigma, rng)
 
     def _rows_by_global(self, client: Client, net: Net) -> Rows:
         """Compute rows by the global model, then restore the weights of the net.

@@ -23,7 +23,8 @@ class Sharing:
     """The options of the exchange, by key.
 
     `dictionary` has the received rows, and `negatives` the use of these rows. `share_rows`
-    chooses the shared rows, and `rows_statistics` the BatchNorm statistics for these rows.
+    chooses the shared rows, and `rows_statistics` the BatchNorm statistics for these rows;
+    `row_noise` is sigma, the noise of a shared number.
     `participants` is m, the number of sharing clients; None means every client of the
     partition. `dictionary_from` chooses the model for z, and `dictionary_positive` the
     positive against the dictionary.
@@ -36,6 +37,7 @@ class Sharing:
     secret: str | None
     share_rows: str
     rows_statistics: str
+    row_noise: float
     alpha: float
     dictionary_size: int
     participants: int | None

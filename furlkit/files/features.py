@@ -12,6 +12,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.clients import ClientId
+from furlkit.files.container.header import Header
 from furlkit.files.container.read import FLOATS, Container, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
@@ -19,6 +20,7 @@ from furlkit.files.facts import Provenance, Record, check_fingerprint, open_fact
 LARGEST = 127
 # Layer of rows with probabilities of classes; the remaining layers are h and z.
 PROBABILITIES = "probabilities"
+NOISE = {"local-train": "row-noise", "embed": "noise"}  # Recorded options by command.
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,13 @@ def write_features(
         tensors["counts"] = counts.astype(np.int64)
     check_finite(path, f"rows as {encoding}", tensors["rows"])
     return write(path, tensors, provenance.header("features", facts))
+
+
+def noise_of(header: Header) -> float:
+    """Standard deviation of the noise on unit rows; 0 for rows without noise."""
+    given = header.options.get(NOISE.get(header.stage, ""))
+    shared = header.kind in ("features", "similarity")
+    return float(given) if shared and isinstance(given, int | float) else 0.0
 
 
 def check_probabilities(found: Features) -> None:

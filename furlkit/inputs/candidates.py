@@ -23,8 +23,8 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.index)
 
-    def first(self, count: int) -> "Candidates":
-        """The first images."""
+    def first(self, count: int | None) -> "Candidates":
+        """The first images; all images for None."""
         return replace(self, index=self.index[:count])
 
     @property

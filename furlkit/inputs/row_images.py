@@ -13,7 +13,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
-from furlkit.files.features import Features, read_features
+from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
 from furlkit.inputs.matching import check_dataset
@@ -25,13 +25,15 @@ from furlkit.randomness import numpy_generator
 class RowImages:
     """Rows with positions of their images, and positions of images of other clients.
 
-    `others` is empty without a partition. `partition`: content hash by role.
+    `others` is empty without a partition. `partition`: content hash by role. `noise`:
+    sigma of the rows, by the header.
     """
 
     rows: Features
     index: np.ndarray
     others: np.ndarray
     partition: dict[str, str]
+    noise: float = 0.0
 
 
 def open_row_images(
@@ -49,9 +51,11 @@ def open_row_images(
         check_dataset(known, images)
     own = _images_of(rows, known, len(images.images))
     index = _index(rows, header, own, images, secret)
-    rest = np.setdiff1d(np.arange(len(images.images)), own) if known else own[:0]
+    # Rows of embed may be of other images than the client's.
+    seen = np.union1d(own, index)
+    rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    return RowImages(rows, index, rest, contents)
+    return RowImages(rows, index, rest, contents, noise_of(header))
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from furlkit.errors import InputError
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
-from furlkit.files.features import PROBABILITIES
+from furlkit.files.features import PROBABILITIES, noise_of
 from furlkit.files.kinds import kind_of
 from furlkit.files.secret import DRAWN_BY, SECRET
-from furlkit.reports.audits import describe_audit, describe_measured
+from furlkit.reports.audits import PAGE, describe_audit, describe_measured
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
@@ -166,18 +166,41 @@ def measured(header: Header, audits: Sequence[dict[str, Any]] = ()) -> list[str]
     return [
         f"{describe_audit(document)}; {plain(str(document.get('attacker')))}"
         for document in audits
-    ] or [describe_measured(shared), *_published_key(header, shared)]
+    ] or [
+        describe_measured(shared),
+        *_noise(header),
+        *_published_key(header, shared),
+    ]
+
+
+def _noise(header: Header) -> list[str]:
+    """Sentence about noise on rows or similarities."""
+    sigma = noise_of(header)
+    if not sigma:
+        return []
+    return [
+        f"Every number of a row of length 1 has Gaussian noise of {sigma:g}. The noise is "
+        "no proof: there is no epsilon, several files of one image average it out, and "
+        f"{PAGE} shows how little or much an attack still finds."
+    ]
 
 
 def _published_key(header: Header, shared: str) -> list[str]:
     """Warning about a header with the seed of the draws, which undo the protection."""
-    if shared not in ("rows", "mixtures") or header.options.get(DRAWN_BY) == SECRET:
+    if header.options.get(DRAWN_BY) == SECRET:
         return []
-    return [
-        "The seed in the header is the key of the draws: whoever has candidate images "
-        "can repeat the choice of images and the mixtures. With local-train --secret, a "
-        "secret of the site is the key."
-    ]
+    if shared in ("rows", "mixtures"):
+        return [
+            "The seed in the header is the key of the draws: whoever has candidate images "
+            "can repeat the choice of images, the mixtures and the noise. With local-train "
+            "--secret, a secret of the site is the key."
+        ]
+    if noise_of(header):
+        return [
+            "The noise comes from the seed of the run: whoever knows the seed and the "
+            "model removes it. With embed --secret, a secret of the site is the key."
+        ]
+    return []
 
 
 def _shared_as(header: Header) -> str:

@@ -27,6 +27,18 @@ def summarise(values: Iterable[float]) -> Summary:
     return Summary(float(ordered.mean()), std, len(ordered))
 
 
+class Measure(NamedTuple):
+    """A point of a plot with two measured coordinates."""
+
+    label: str
+    x: Summary
+    y: Summary
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"label": self.label, "x": self.x._asdict(), "y": self.y._asdict()}
+
+
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
     """Group items by key, in their order."""
     groups: dict[Any, list[T]] = {}

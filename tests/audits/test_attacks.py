@@ -17,7 +17,8 @@ from furlkit.audits.membership import (
     scores,
     view_similarity,
 )
-from furlkit.audits.rows import identification, nearness
+from furlkit.audits.rows import evidence, identification, nearness
+from furlkit.audits.success import auc
 
 
 @pytest.fixture
@@ -132,3 +133,25 @@ def test_ranks_of_the_originals():
     found = agreement(np.array([0.1, 1.9, 1.0]).reshape(3, 1, 1, 1), x)
     assert found[0] == pytest.approx([-0.01, -0.81, -3.61])
     assert ranks(found, np.arange(3)).tolist() == [1, 2, 2.5]
+
+
+def test_evidence_matches_loops():
+    rng = np.random.default_rng(1)
+    z, rows, sigma = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), 0.7
+    scale = np.sqrt(1 + 4 * sigma**2) / sigma**2
+    p = [[np.exp(scale * cosine(a, b)) for b in rows] for a in z]
+    for i, found in enumerate(evidence(z, rows, sigma)):
+        ratios = [p[i][j] / np.mean([p[k][j] for k in range(6)]) for j in range(3)]
+        assert found == pytest.approx(np.log(np.mean(ratios)))
+
+
+def test_evidence_finds_noisy_rows_better_than_the_distance():
+    rng = np.random.default_rng(2)
+    z = 3 + rng.normal(size=(400, 16))  # A common direction, like features of a model.
+    u = z / np.linalg.norm(z, axis=1, keepdims=True)
+    rows = u[:100] + 0.1 * rng.normal(size=(100, 16))
+    better, plain = (
+        auc(s[:100], s[100:]) for s in (evidence(z, rows, 0.1), nearness(z, rows))
+    )
+    assert better > plain + 0.1 and better > 0.75
+    assert auc(*np.split(evidence(z, u[:100]), [100])) == 1

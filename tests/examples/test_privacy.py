@@ -4,7 +4,11 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from furlkit.catalogue import AUDITS
+from furlkit.files.checkpoint import read_checkpoint
 from furlkit.reports.audits import PAGE
 from tests.helpers import furlkit
 
@@ -12,10 +16,18 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / PAGE).read_text()
 
 
-def commands() -> list[list[str]]:
-    block = re.search(r"```sh\n(.*?)```", TEXT, re.S)
-    assert block
-    return [shlex.split(line)[1:] for line in block[1].splitlines()]
+def commands(word: str) -> list[list[str]]:
+    """Commands of the blocks that contain a word."""
+    blocks = re.findall(r"```sh\n(.*?)```", TEXT, re.S)
+    chosen = [block for block in blocks if word in block]
+    assert chosen, word
+    return [shlex.split(line)[1:] for each in chosen for line in each.splitlines()]
+
+
+def expanded(words: list[str]) -> list[str]:
+    """Words with the files of patterns."""
+    pairs = [(w, sorted(map(str, Path().glob(w))) if "*" in w else [w]) for w in words]
+    return [path for _, paths in pairs for path in paths]
 
 
 def made(*words) -> None:
@@ -33,11 +45,50 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch):
          "digits", "--client", "0-4", "--epochs", 1, "--dictionary-size", 600, *rows,
          "-o", "exp/client_{client}.safetensors")  # fmt: skip
     made("pack", "digits", "--split", "test", "-o", "public.safetensors")
-    for words in commands():
-        given = [str(p) for w in words for p in sorted(Path().glob(w)) if "*" in w]
-        words = [w for word in words for w in (given if "*" in word else [word])]
-        made(*words, *(["--epochs", 1] if "inversion" in words else []))
+    for words in commands("audit rows"):
+        made(*expanded(words), *(["--epochs", 1] if "inversion" in words else []))
+    for words in commands("--row-noise"):
+        made(*words)
     assert {p.stem for p in Path("exp").glob("*.json")} == {*AUDITS}
+
+
+def test_a_round_of_masked_sums_runs(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography", reason="install furlkit[masks]")
+    monkeypatch.chdir(tmp_path)
+    net = ("--width", 0.02, "--projector", "8,4", "--run-name", "trial")
+    made("init", "--data", "digits", *net, "-o", "exp/start.safetensors")
+    for words in commands("masked-sum"):
+        made(*expanded(words))
+    made("aggregate", *sorted(Path().glob("*/upload.safetensors")), "--parent",
+         "exp/start.safetensors", "-o", "exp/plain.safetensors")  # fmt: skip
+    found, plain = (
+        read_checkpoint(Path(f"exp/{name}.safetensors")).tensors
+        for name in ("sum", "plain")
+    )
+    for name, x in plain.items():
+        assert np.abs(found[name] - x).max() < 2**-20, name
+
+
+def test_the_runs_of_the_page_are_planned(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (words,) = commands("table=noise")
+    recipe = str(ROOT / PAGE).replace("README.md", "recipe.toml")
+    made(*(recipe if "recipe.toml" in word else word for word in words))
+    text = Path("run.mk").read_text()
+    for noise in (0, 0.05, 0.1, 0.2):
+        assert f"iid/fedca/noise{noise}/seed2" in text
+        assert f"classes/flesd/noise{noise}/seed2" in text
+    assert "plot leakage" in text and "--claims" in text
+    for row in ("fcl", "fedstyle", "fedusc"):
+        for split in ("iid", "classes"):
+            made(
+                "plan",
+                recipe,
+                f"row={row}",
+                f"split={split}",
+                "-o",
+                f"{row}-{split}.mk",
+            )
 
 
 def test_the_page_has_numbers_of_every_audit():

@@ -144,3 +144,17 @@ def test_only_audits_are_cited(world, refused):
     assert furlkit("evaluate", "knn", world.model, "--data", "digits", "-o", score) == 0
     command = ("inspect", "--outgoing", world.clients[1], "--audit", score)
     refused(world.folder, 65, [score, "audit"], *command)
+
+
+@pytest.mark.parametrize(
+    "drawn, key", [({}, "removes it"), ({"drawn-by": "secret"}, "")]
+)
+def test_noise_is_named_with_its_limits(run, tmp_path, drawn, key):
+    path, dataset = tmp_path / "f.safetensors", {"examples": 6, "images": "a" * 64}
+    made = Provenance("embed", {"noise": 0.1, **drawn}, None, {})
+    facts = FeatureFacts("z", dataset, "public", client="st-mary", round=1, examples=6)
+    write_features(path, np.eye(6, 4, dtype=np.float32), np.arange(6), facts, made)
+    done = run("inspect", "--outgoing", path)
+    said = " ".join(done.out.split())
+    assert "noise of 0.1" in said and "no epsilon" in said
+    assert ("removes it" in said) is bool(key)

@@ -5,13 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from furlkit import runtime
-from furlkit.audits.rows import identification
-from furlkit.audits.success import mean_interval
-from furlkit.catalogue import AUDITS, load, recorded
-from furlkit.data.augment import Augmentation
+from furlkit.catalogue import recorded
 from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -22,18 +17,8 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.row_images import RowImages, limited, open_row_images
 from furlkit.inputs.settings import fill
-from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, view_of
-from furlkit.randomness import numpy_generator
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.audit import (
-    Attack,
-    AuditOptions,
-    conclude,
-    draw,
-    seconds_per,
-    success_of,
-)
+from furlkit.stages.audit import AuditOptions, conclude, draw, work_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +54,6 @@ def run(values: dict[str, Any]) -> Result:
             f"--k {options.k}: needs {options.k - 1} images that the client does not "
             f"have, found {len(others)}; lower --k or give --others"
         )
-    device = runtime.start(options.runtime)
     data = {"candidates": images.fingerprint}
     if options.others:
         data["others"] = others.images.fingerprint
@@ -87,19 +71,13 @@ def run(values: dict[str, Any]) -> Result:
         },
     }
 
-    def near(side: Candidates) -> np.ndarray:
-        nearness = load(AUDITS["rows"].function)
-        return nearness(features_of(model, side, device), found.rows.rows)
-
-    attack = Attack(
+    return conclude(
+        options,
         origins,
-        lambda: _success(options, near(members), near(others)),
-        lambda: (
-            (len(members) + len(others))
-            * seconds_per(len(members), lambda few: near(members.first(few)))
+        lambda: work_of("rows").attack(
+            options, model, found.rows, members, others, found.noise
         ),
     )
-    return conclude(options, attack)
 
 
 def _options(values: dict[str, Any]) -> RowsOptions:
@@ -123,27 +101,6 @@ def _others(
     kept = without_copies(members, open_images(options.others, model))
     index = draw(kept.index, options.images, options.seed, "others")
     return Candidates(kept.images, index)
-
-
-def _success(
-    options: RowsOptions, members: np.ndarray, others: np.ndarray
-) -> dict[str, Any]:
-    chances, chance = identification(members, others, options.k)
-    rng = numpy_generator(options.seed, "audit", "rows", "identified")
-    return {
-        **success_of(members, others, options.seed, "rows"),
-        "identified": float(chances.mean()),
-        "identified_interval": list(mean_interval(chances, rng)),
-        "identified_by_chance": chance,
-    }
-
-
-def features_of(
-    model: Checkpoint, side: Candidates, device: torch.device
-) -> np.ndarray:
-    """z (n, d) of candidate images by the attacker's model."""
-    net, view = load_net(model, device), view_of(model, Augmentation())
-    return embed(net, side.images.images, side.index, view, "z").numpy()
 
 
 def describe_knowledge(model: Checkpoint, found: RowImages) -> str:

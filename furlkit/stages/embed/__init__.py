@@ -11,6 +11,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts
 from furlkit.files.private import Private, read_private
+from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.images import open_images
@@ -27,6 +28,7 @@ class EmbedOptions(Computing):
 
     `top`: percentage of each row of a similarity to keep, largest first. With the
     private file `personal`, h comes from the client's personal model, or `style` model.
+    `noise` is sigma, drawn from the site's `secret`.
     """
 
     model: Path
@@ -38,6 +40,8 @@ class EmbedOptions(Computing):
     similarity: bool
     top: float | None
     encoding: str
+    noise: float
+    secret: Path | None
     partition: Path | None
     part: str
 
@@ -47,6 +51,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(EmbedOptions, {**values, "recorded": recorded("embed", values)})
     _check_usage(options)
     model = read_checkpoint(options.model)
+    _check_secret(options, model)
     head, private = _head(model, options.layer), _private(options, model)
     images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
@@ -64,6 +69,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     resolved = {"head": head.name} if head else {}
     resolved = {**options.resolved, **encoder_plugin(model), **resolved}
+    if options.noise and options.secret:
+        resolved[DRAWN_BY] = SECRET
     provenance = Provenance("embed", resolved, None, contents)
     written = "similarity" if options.similarity else "features"
     if made := existing_result(options, written, provenance, facts):
@@ -73,6 +80,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     net = work.open_net(options, model, private)
     if not options.dry_run:
         rows = work.rows_of(net, model, images.images, index, head or options.layer)
+        if options.noise:
+            rows = work.with_noise(options, rows, model, {**contents, **facts.dataset})
         data["content"] = work.write(options, rows, index, facts, provenance)
     return line, data
 
@@ -82,6 +91,21 @@ def _check_usage(options: EmbedOptions) -> None:
     check_output(options.output, given)
     if options.similarity and options.layer == PROBABILITIES:
         raise UsageError(f"--similarity does not apply to --share {PROBABILITIES}")
+    if options.noise and options.layer == PROBABILITIES:
+        raise UsageError(
+            f"--noise does not apply to --share {PROBABILITIES}: noisy rows are no "
+            "probabilities; leave out --noise"
+        )
+
+
+def _check_secret(options: EmbedOptions, model: Checkpoint) -> None:
+    """A named site needs a secret for noise: the seed is in headers."""
+    client = model.facts.client
+    if options.noise and not options.secret and isinstance(client, str):
+        raise UsageError(
+            f"--noise {options.noise:g}: {model.path} is of site {client}, and noise by "
+            "the seed hides nothing; give --secret FILE, which stays at the site"
+        )
 
 
 def _head(model: Checkpoint, layer: str) -> ClassHead | None:

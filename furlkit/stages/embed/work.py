@@ -1,13 +1,16 @@
 """Compute the outputs of a model for images, and write rows or cosines."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from furlkit import runtime
+from furlkit.aggregators.dictionary import noisy_rows
 from furlkit.data.augmentation import Augmentation
 from furlkit.errors import InputError
 from furlkit.exchanges.style import generator, style_encoder
@@ -15,12 +18,14 @@ from furlkit.files.checkpoint import Checkpoint, check_finite
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import Private
+from furlkit.files.secret import site_secret
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.models.architecture import Net
 from furlkit.models.description import ClassHead
 from furlkit.models.embedding import embed, embed_probabilities
 from furlkit.models.loading import load_net, view_of
 from furlkit.models.style import personalise, style_net
+from furlkit.randomness import numpy_generator
 from furlkit.stages.embed import EmbedOptions
 
 BLOCK = 1024
@@ -44,6 +49,27 @@ def rows_of(
     if isinstance(layer, ClassHead):
         return embed_probabilities(*seen, layer)
     return embed(*seen, layer)
+
+
+def with_noise(
+    options: EmbedOptions,
+    rows: torch.Tensor,
+    model: Checkpoint,
+    origin: dict[str, Any],
+) -> torch.Tensor:
+    """Unit rows with --noise; `origin`: content of the inputs and of the dataset.
+
+    Equal rows get equal noise, also in files of other encodings and in similarities:
+    two files average nothing out. Another sigma draws other noise, so that two files do
+    not give the rows away.
+    """
+    _check_directions(options.model, rows)
+    first = site_secret(options.secret) if options.secret else model.header.seed or 0
+    known = json.dumps(origin, sort_keys=True)
+    purpose = (known, options.part, options.layer, options.style, repr(options.noise))
+    rng = numpy_generator(first, "embed", "noise", *purpose)
+    unit = F.normalize(rows, dim=1).cpu().numpy()
+    return torch.from_numpy(noisy_rows(unit, options.noise, rng))
 
 
 def _personal(

@@ -9,6 +9,7 @@ COMMANDS = {
     "curve": ("m.json",),
     "angles": ("m.json",),
     "roc": ("m.json",),
+    "leakage": ("--series", "a=m.json"),
     "bars": ("--series", "a=m.json"),
     "differences": ("--series", "a=m.json", "--reference", "a"),
     "cost": ("--series", "a=."),
