@@ -8,7 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass, replace
 from io import StringIO
 from multiprocessing.process import BaseProcess
@@ -181,29 +186,52 @@ def world(_world, tmp_path) -> World:
 
 
 @pytest.fixture
-def until_done(monkeypatch) -> Callable[..., int]:
+def fatal_call(monkeypatch) -> Callable[..., AbstractContextManager[None]]:
+    """Raise Killed at one call of `where.name` while a block runs."""
+
+    @contextmanager
+    def fatal(where: Any, name: str, number: int = 1) -> Iterator[None]:
+        original, calls = getattr(where, name), itertools.count(1)
+
+        def dying(*given: Any, **more: Any) -> Any:
+            if next(calls) == number:
+                raise Killed
+            return original(*given, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, dying)
+            yield
+
+    return fatal
+
+
+@pytest.fixture
+def dies_at(fatal_call) -> Callable[..., AbstractContextManager[None]]:
+    """Assert that a block dies at the given call of `where.name`."""
+
+    @contextmanager
+    def dies(where: Any, name: str, number: int = 1) -> Iterator[None]:
+        with pytest.raises(Killed), fatal_call(where, name, number):
+            yield
+
+    return dies
+
+
+@pytest.fixture
+def until_done(fatal_call) -> Callable[..., int]:
     """Call the program until it is done, while it dies at a call of `where.name`.
 
     It dies at the first such call, then at the second, and so on; returns how often.
     """
 
     def call(where: Any, name: str, *arguments: Any) -> int:
-        original = getattr(where, name)
-        for moment in itertools.count():
-            calls = itertools.count()
-
-            def dying(*given: Any, calls=calls, moment=moment, **more: Any) -> Any:
-                if next(calls) == moment:
-                    raise Killed
-                return original(*given, **more)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(where, name, dying)
-                try:
+        for deaths in itertools.count():
+            try:
+                with fatal_call(where, name, deaths + 1):
                     assert furlkit(*arguments) == 0
-                except Killed:
-                    continue
-                return moment
+            except Killed:
+                continue
+            return deaths
         raise AssertionError
 
     return call
