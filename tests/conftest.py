@@ -34,7 +34,8 @@ MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let torch know the device of tests/device.py before the first backward pass."""
-    if any("here" in getattr(item, "fixturenames", ()) for item in session.items):
+    users = {"here", "both"}
+    if any(users & {*getattr(item, "fixturenames", ())} for item in session.items):
         from tests.device import device
 
         device()
