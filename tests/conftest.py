@@ -24,7 +24,7 @@ import pytest
 
 from furlkit import runtime
 from tests.helpers import Killed, furlkit
-from tests.recipes.launcher import CLIENT
+from tests.recipes.launcher import launched
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 runtime.set_isa("auto")  # Before any test imports torch; their processes inherit it.
@@ -127,17 +127,8 @@ def start() -> Callable[..., BaseProcess]:
 @pytest.fixture(scope="session")
 def fast_furlkit(environment, tmp_path_factory) -> Iterator[list[str]]:
     """The words that start furlkit, in milliseconds."""
-    folder = tmp_path_factory.mktemp("launcher")
-    (folder / "client.py").write_text(CLIENT)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
-        stdout=subprocess.PIPE, env=environment, cwd=ROOT,
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
-    yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
-    server.kill()
-    server.wait()
+    with launched(tmp_path_factory.mktemp("launcher"), environment) as words:
+        yield words
 
 
 @dataclass(frozen=True)
