@@ -260,7 +260,8 @@ def test_lbfgs_and_a_preset_of_linear_serve_too(three_clients, method, run, tmp_
     )
     assert run(*words, "--solver", "lbfgs", "-o", tmp_path / "x.json").code == 0
     assert "probes" not in json.loads((tmp_path / "x.json").read_text())
-    assert run(*words, "--preset", "moco", "-o", tmp_path / "y.json").code == 0
+    preset = ("--preset", "moco", "--probes", 1)
+    assert run(*words, *preset, "-o", tmp_path / "y.json").code == 0
     options = json.loads((tmp_path / "y.json").read_text())["options"]
     assert (options["lr"], options["milestones"]) == (30, [60, 80])
 
