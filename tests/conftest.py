@@ -8,7 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass, replace
 from io import StringIO
 from multiprocessing.process import BaseProcess
@@ -19,7 +24,7 @@ import pytest
 
 from furlkit import runtime
 from tests.helpers import Killed, furlkit
-from tests.recipes.launcher import CLIENT
+from tests.recipes.launcher import launched
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 runtime.set_isa("auto")  # Before any test imports torch; their processes inherit it.
@@ -29,7 +34,8 @@ MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let torch know the device of tests/device.py before the first backward pass."""
-    if any("here" in getattr(item, "fixturenames", ()) for item in session.items):
+    users = {"here", "both"}
+    if any(users & {*getattr(item, "fixturenames", ())} for item in session.items):
         from tests.device import device
 
         device()
@@ -121,17 +127,8 @@ def start() -> Callable[..., BaseProcess]:
 @pytest.fixture(scope="session")
 def fast_furlkit(environment, tmp_path_factory) -> Iterator[list[str]]:
     """The words that start furlkit, in milliseconds."""
-    folder = tmp_path_factory.mktemp("launcher")
-    (folder / "client.py").write_text(CLIENT)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
-        stdout=subprocess.PIPE, env=environment, cwd=ROOT,
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
-    yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
-    server.kill()
-    server.wait()
+    with launched(tmp_path_factory.mktemp("launcher"), environment) as words:
+        yield words
 
 
 @dataclass(frozen=True)
@@ -181,29 +178,52 @@ def world(_world, tmp_path) -> World:
 
 
 @pytest.fixture
-def until_done(monkeypatch) -> Callable[..., int]:
+def fatal_call(monkeypatch) -> Callable[..., AbstractContextManager[None]]:
+    """Raise Killed at one call of `where.name` while a block runs."""
+
+    @contextmanager
+    def fatal(where: Any, name: str, number: int = 1) -> Iterator[None]:
+        original, calls = getattr(where, name), itertools.count(1)
+
+        def dying(*given: Any, **more: Any) -> Any:
+            if next(calls) == number:
+                raise Killed
+            return original(*given, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, dying)
+            yield
+
+    return fatal
+
+
+@pytest.fixture
+def dies_at(fatal_call) -> Callable[..., AbstractContextManager[None]]:
+    """Assert that a block dies at the given call of `where.name`."""
+
+    @contextmanager
+    def dies(where: Any, name: str, number: int = 1) -> Iterator[None]:
+        with pytest.raises(Killed), fatal_call(where, name, number):
+            yield
+
+    return dies
+
+
+@pytest.fixture
+def until_done(fatal_call) -> Callable[..., int]:
     """Call the program until it is done, while it dies at a call of `where.name`.
 
     It dies at the first such call, then at the second, and so on; returns how often.
     """
 
     def call(where: Any, name: str, *arguments: Any) -> int:
-        original = getattr(where, name)
-        for moment in itertools.count():
-            calls = itertools.count()
-
-            def dying(*given: Any, calls=calls, moment=moment, **more: Any) -> Any:
-                if next(calls) == moment:
-                    raise Killed
-                return original(*given, **more)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(where, name, dying)
-                try:
+        for deaths in itertools.count():
+            try:
+                with fatal_call(where, name, deaths + 1):
                     assert furlkit(*arguments) == 0
-                except Killed:
-                    continue
-                return moment
+            except Killed:
+                continue
+            return deaths
         raise AssertionError
 
     return call

@@ -202,25 +202,64 @@ class Device(TorchDispatchMode):
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any], counter: Device | None) -> Any:
-    leaves = tree_leaves((args, kwargs))
+    leaves = _leaves((*args, *kwargs.values()))
     ours = [leaf for leaf in leaves if isinstance(leaf, StandIn)]
     target = kwargs.get("device")
     arrives = target is not None and torch.device(target).type == NAME
-    _refuse_mixtures(func, args, kwargs, ours, arrives)
+    if not (ours or arrives):
+        return func(*args, **kwargs)
+    _refuse_mixtures(func, leaves, kwargs, ours, arrives)
     if counter is not None:
         _count(func, args, ours, target, arrives, counter)
-    own_args, own = tree_map(_host, (args, kwargs))
+    own = {name: _map(_host, value) for name, value in kwargs.items()}
     if arrives:
         own["device"] = torch.device("cpu")
     own.pop("pin_memory", None)
-    found = func(*own_args, **own)
-    if func is aten.copy_.default:
+    found = func(*(_map(_host, value) for value in args), **own)
+    if _writes_first(func):
         return args[0]
-    leaves_device = func is aten._to_copy.default and target is not None and not arrives
-    if leaves_device or not (ours or arrives):
+    if func is aten._to_copy.default and target is not None and not arrives:
         return found
-    found = tree_map(lambda x: StandIn(x) if _plain(x) else x, found)
-    return return_and_correct_aliasing(func, args, kwargs, found)
+    found = _map(lambda x: StandIn(x) if _plain(x) else x, found)
+    return (
+        return_and_correct_aliasing(func, args, kwargs, found)
+        if _shares_memory(func)
+        else found
+    )
+
+
+# Operations take and return tensors and flat lists of tensors. Walking them here, and
+# asking torch only about operations that share memory, takes a third of the time.
+def _leaves(values: Any) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            found += value
+        else:
+            found.append(value)
+    return found
+
+
+def _map(function: Callable[[Any], Any], value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)([function(leaf) for leaf in value])
+    return function(value)
+
+
+@cache
+def _shares_memory(func: Any) -> bool:
+    return any(value.alias_info is not None for value in func._schema.returns)
+
+
+@cache
+def _writes_first(func: Any) -> bool:
+    """Return whether an operation changes its first tensor's values and returns it."""
+    schema = func._schema
+    if len(schema.returns) != 1 or not schema.arguments:
+        return False
+    ends = (schema.returns[0].alias_info, schema.arguments[0].alias_info)
+    writes = all(end is not None and end.is_write for end in ends)
+    return writes and torch.Tag.inplace_view not in func.tags
 
 
 def _host(leaf: Any) -> Any:
@@ -232,10 +271,9 @@ def _plain(leaf: Any) -> bool:
 
 
 def _refuse_mixtures(
-    func: Any, args: Any, kwargs: dict[str, Any], ours: list[StandIn], arrives: bool
+    func: Any, leaves: list, kwargs: dict[str, Any], ours: list[StandIn], arrives: bool
 ) -> None:
     """As CUDA does; a number without dimensions may be on the CPU."""
-    leaves = tree_leaves((args, kwargs))
     others = [leaf for leaf in leaves if _plain(leaf) and leaf.dim() > 0]
     if ours and others and func not in COPIES:
         raise RuntimeError(f"{func}: tensors on {device()} and on cpu")
@@ -266,7 +304,7 @@ def _count(
 
 def _has_mask(index: Any) -> bool:
     kinds = (torch.bool, torch.uint8)
-    return any(leaf.dtype in kinds for leaf in tree_leaves(index) if _tensor(leaf))
+    return any(leaf.dtype in kinds for leaf in _leaves([index]) if _tensor(leaf))
 
 
 def _tensor(leaf: Any) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 NET = ("--width", 0.02, "--projector", "16,8")
+FLAT = ("--width", 0.05, "--projector", "8,4")
 
 
 class Killed(BaseException):
@@ -41,6 +42,15 @@ def round_0(folder: Path, split: tuple = (), net: tuple = NET) -> Path:
     digits = ("--data", "digits")
     assert furlkit("partition", *digits, *split, "-o", folder / "p.st") == 0
     assert furlkit("init", *digits, *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+def few_digits(folder: Path, clients: int, net: tuple = FLAT) -> Path:
+    """Write 180 digits and 60 to test on, a partition (p) and a global model (g0)."""
+    save_digits(folder, 180, 60)
+    data = ("--data", folder / "d.npz")
+    assert furlkit("partition", *data, "--clients", clients, "-o", folder / "p") == 0
+    assert furlkit("init", *data, *net, "-o", folder / "g0") == 0
     return folder
 
 

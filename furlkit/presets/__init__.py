@@ -7,6 +7,8 @@ objective or scheme, the options of the base's choice are dropped.
 
 import json
 import re
+from copy import deepcopy
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ CITED, ENDED = re.compile(r" \([^()]*\d{4}[^()]*\)"), re.compile(r"(?<! al)\. ")
 LIKE = {"evaluate personal": "evaluate linear"}
 
 
+@cache
 def names() -> list[str]:
     """Names of the presets that come with furlkit."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -62,18 +65,27 @@ def own_files(name: str) -> list[str]:
 
 def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
     chain = [name]
-    found = read_toml(_path(name))
+    found = _read(name)
     while (base := found.pop("extends", None)) is not None:
         if isinstance(base, str) and base.endswith(".toml"):
             base = str(Path(chain[-1]).parent / base)
         if not isinstance(base, str) or base in chain:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
         try:
-            found = _merged(read_toml(_path(base)), found)
+            found = _merged(_read(base), found)
         except FurlkitError as error:
             raise type(error)(f"{error}; {chain[-1]} extends it") from error
         chain.append(base)
     return chain, found
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Tables of a preset file; a plan asks for the presets of furlkit many times."""
+    path = _path(name)
+    return deepcopy(_shipped(path)) if path.parent == FOLDER else read_toml(path)
+
+
+_shipped = cache(read_toml)
 
 
 def _merged(

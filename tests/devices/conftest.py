@@ -30,20 +30,24 @@ def round_of_files(exchanged, monkeypatch):
 
 
 @pytest.fixture
-def both(round_of_files, here, tmp_path):
+def both(round_of_files, tmp_path):
     """Run a command on the CPU and on the device, and compare all files of both.
 
     A word "OUT/name" is a file that the command writes. Gives what the device counted.
     """
 
     def run(*words):
-        for place in ("cpu", f"{NAME}:0"):
-            own = tmp_path / place.partition(":")[0]
-            own.mkdir()
-            named = [str(word).replace("OUT/", f"{own}/") for word in words]
-            assert furlkit(*named, "--device", place) == 0
+        call(words, "cpu")
+        with on_device() as counter:
+            call(words, f"{NAME}:0")
         check_alike(tmp_path / "cpu", tmp_path / NAME)
-        return here
+        return counter
+
+    def call(words, place):
+        own = tmp_path / place.partition(":")[0]
+        own.mkdir()
+        named = [str(word).replace("OUT/", f"{own}/") for word in words]
+        assert furlkit(*named, "--device", place) == 0
 
     return run
 

@@ -66,7 +66,7 @@ def test_two_points_by_hand():
 
 def test_scale_and_offset_of_features_do_not_matter():
     """Nor does float32 spoil a feature whose offset is large."""
-    x, y = digits()
+    x, y = (part[::3] for part in digits())
     factors = 2.0 ** (torch.arange(x.shape[1]) % 9 - 4)
     one, other = fit_path(x, y, 10, [1e-3])[0], fit_path(x * factors, y, 10, [1e-3])[0]
     torch.testing.assert_close(one.weight, other.weight, rtol=1e-3, atol=1e-5)
@@ -74,7 +74,7 @@ def test_scale_and_offset_of_features_do_not_matter():
 
 
 def test_a_fit_does_not_depend_on_where_it_started():
-    x, y = digits()
+    x, y = (part[::3] for part in digits())
     path, direct = (
         fit_path(x, y, 10, [1, 1e-2, 1e-4])[-1],
         fit_path(x, y, 10, [1e-4])[0],
@@ -114,10 +114,10 @@ def test_rounding_of_the_features_changes_no_class():
     """Machines round a network's output differently, by about 1e-6 of its size."""
     x, y = digits()
     rounded = x * (1 + 1e-6 * torch.rand(x.shape, generator=torch.manual_seed(0)))
-    one, facts = choose_logistic(x[:1200], y[:1200], 10)
-    other, again = choose_logistic(rounded[:1200], y[:1200], 10)
+    one, facts = choose_logistic(x[:400], y[:400], 10)
+    other, again = choose_logistic(rounded[:400], y[:400], 10)
     assert facts["l2"] == again["l2"]
-    assert torch.equal(one.predict(x[1200:]), other.predict(rounded[1200:]))
+    assert torch.equal(one.predict(x[400:]), other.predict(rounded[400:]))
 
 
 def test_broken_features_are_refused():

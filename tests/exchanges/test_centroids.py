@@ -7,7 +7,7 @@ from furlkit.exchanges.centroids import local_centroids
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.progress import ProgressFile
-from tests.helpers import digest, epoch_losses, furlkit, save_digits
+from tests.helpers import digest, epoch_losses, few_digits, furlkit
 
 WEIGHT = ("--centroid-weight", 0.5)
 
@@ -22,12 +22,7 @@ def train(folder, model, number, *more, clients="0-2"):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("centroids")
-    save_digits(folder, 180, 60)
-    data = ("--data", folder / "d.npz")
-    assert furlkit("partition", *data, "--clients", 3, "-o", folder / "p") == 0
-    net = ("--width", 0.05, "--projector", "8,4")
-    assert furlkit("init", *data, *net, "-o", folder / "g0") == 0
+    folder = few_digits(tmp_path_factory.mktemp("centroids"), 3)
     for number in (1, 2):
         received = ("--centroids", folder / "z1") if number == 2 else ()
         words = train(folder, folder / f"g{number - 1}", number, *WEIGHT, *received)

@@ -11,7 +11,7 @@ from furlkit.files.features import read_features
 from furlkit.files.private import read_private
 from furlkit.files.progress import ProgressFile
 from furlkit.reports.ledger import read_ledger
-from tests.helpers import digest, epoch_losses, furlkit, save_digits
+from tests.helpers import digest, epoch_losses, few_digits, furlkit
 
 
 def read_matrix(path):
@@ -43,12 +43,7 @@ def received(folder):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("correlations")
-    save_digits(folder, 180, 60)
-    data = ("--data", folder / "d.npz")
-    assert furlkit("partition", *data, "--clients", 3, "-o", folder / "p") == 0
-    net = ("--width", 0.05, "--projector", "8,4")
-    assert furlkit("init", *data, *net, "-o", folder / "g0") == 0
+    folder = few_digits(tmp_path_factory.mktemp("correlations"), 3)
     for number in (1, 2):
         more = received(folder) if number == 2 else ()
         assert furlkit(*train(folder, folder / f"g{number - 1}", number, *more)) == 0

@@ -11,7 +11,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.private import read_private
 from furlkit.inputs.own import own_model
 from furlkit.models.loading import batchnorm_names, load_net
-from tests.helpers import digest, furlkit, save_digits
+from tests.helpers import digest, few_digits, furlkit
 
 KEEP = ("--keep-norms",)
 NET = ("--width", 0.05, "--projector", "8,4")
@@ -31,11 +31,7 @@ def train(folder, model, number, *more, clients="0-2"):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Two rounds of three clients, whose BatchNorm layers stay with them."""
-    folder = tmp_path_factory.mktemp("fedbn")
-    save_digits(folder, 180, 60)
-    data = ("--data", folder / "d.npz")
-    assert furlkit("partition", *data, "--clients", 3, "-o", folder / "p") == 0
-    assert furlkit("init", *data, *NET, "-o", folder / "g0") == 0
+    folder = few_digits(tmp_path_factory.mktemp("fedbn"), 3, NET)
     for number in (1, 2):
         model, kept = folder / f"g{number - 1}", ()
         if number == 2:

@@ -12,7 +12,7 @@ from furlkit.files.features import read_features
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.patches import Block, sine_places, visible_tokens
 from furlkit.training import loop
-from tests.helpers import Killed, contents, epoch_losses, furlkit, killed
+from tests.helpers import contents, epoch_losses, furlkit
 
 VIT = ("timm:test_vit", 64, 1)  # 4 x 4 patches of 16 pixels, h of 64 numbers.
 
@@ -154,7 +154,7 @@ def test_encoders_and_widths_that_cannot_serve_are_refused(encoder, size, widths
 
 
 def test_a_vision_transformer_is_trained_resumed_averaged_and_embedded(
-    tmp_path, monkeypatch
+    tmp_path, dies_at
 ):
     pytest.importorskip("timm")
     rng = np.random.default_rng(0)
@@ -171,16 +171,8 @@ def test_a_vision_transformer_is_trained_resumed_averaged_and_embedded(
         return furlkit(*words, *how, "-o", tmp_path / folder / "c{client}")
 
     assert train("a") == 0
-    calls, original = [], loop.Trainer.step
-
-    def third_step(*arguments):
-        calls.append(1)
-        return killed() if len(calls) == 3 else original(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "step", third_step)
-        with pytest.raises(Killed):
-            train("b")
+    with dies_at(loop.Trainer, "step", 3):
+        train("b")
     assert train("b") == 0
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     first, last = epoch_losses(tmp_path / "a" / "c0")

@@ -6,13 +6,9 @@ import pytest
 import torch
 
 from furlkit.objectives.barlow import barlow_loss
+from tests.objectives.tiny import rows
 
 EPSILON = 1e-5  # Added to the variances, as BatchNorm does.
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def transcribed(z_1, z_2, redundancy):

@@ -7,11 +7,7 @@ import torch
 from torch import nn
 
 from furlkit.objectives.byol import byol_loss, learner
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.objectives.tiny import rows
 
 
 def test_loss_matches_loops():

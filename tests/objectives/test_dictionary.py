@@ -15,14 +15,10 @@ from furlkit.objectives.simclr import (
     own_row_loss,
     step,
 )
+from tests.objectives.tiny import rows
 
 FORMS = ("oneway", "symmetric", "full")
 N, K, D = 6, 4, 5
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def cosine(a, b):

@@ -4,9 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from furlkit.models.heads import Prototypes
 from furlkit.objectives.dino import (
     dino_loss,
     learner,
@@ -15,12 +13,7 @@ from furlkit.objectives.dino import (
     view_loss,
 )
 from furlkit.objectives.simclr import normalise
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+from tests.objectives.tiny import PrototypeNet, TwoImages, descend, rows
 
 # --- loss and centre ------------------------------------------------------------------
 
@@ -97,51 +90,24 @@ def test_agrees_with_lightly_for_three_steps_of_the_centre():
 # --- the learner ----------------------------------------------------------------------
 
 
-class Tiny(nn.Module):
-    """Linear maps under the names that a net has."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = nn.Linear(2, 3)
-        self.projector = nn.Linear(3, 4)
-        self.prototypes = Prototypes(4, 5)
-        self.prototypes.reset(torch.Generator().manual_seed(0))
-
-
-class Batch:
-    """Two views of two images, the same at every step."""
-
-    def two_views(self):
-        return torch.tensor([[1.0, 2.0], [0.5, -1.0], [2.0, 1.0], [-1.0, 3.0]])
-
-
 OPTIONS = {"temperature": 0.1, "teacher_temperature": 0.04, "centre_momentum": 0.9}
 
 
-def stepped(dino, lr=0.1):
-    """A step of plain gradient descent."""
-    dino.net.zero_grad()
-    forward = dino.step(Batch())
-    forward.losses["dino"].backward()
-    with torch.no_grad():
-        for p in dino.net.parameters():
-            p -= lr * (0 if p.grad is None else p.grad)
-    dino.after_step()
-    return forward
-
-
 def scores(parts):
-    z = parts["projector"](parts["encoder"](Batch().two_views()))
+    z = parts["projector"](parts["encoder"](TwoImages().two_views()))
     return (normalise(z) @ normalise(parts["prototypes"].weight).T).detach()
 
 
 def test_steps_are_those_of_algorithm_1():
-    dino, c = learner(Tiny(), **OPTIONS, ema=0.75, freeze_steps=0), torch.zeros(5)
+    dino, c = (
+        learner(PrototypeNet(), **OPTIONS, ema=0.75, freeze_steps=0),
+        torch.zeros(5),
+    )
     for _ in range(3):
         s, t = scores(dict(dino.net.named_children())), scores(dino.target)
         expected = dino_loss(s, teacher_probabilities(t, c, 0.04), 0.1)
         slow = dino.target["prototypes"].weight.clone()
-        forward = stepped(dino)
+        forward = descend(dino)
         torch.testing.assert_close(forward.losses["dino"].detach(), expected)
         c = next_centre(c, t, 0.9)
         torch.testing.assert_close(dino.centre, c)
@@ -151,28 +117,28 @@ def test_steps_are_those_of_algorithm_1():
 
 
 def test_prototypes_rest_in_the_first_steps_of_a_run():
-    dino = learner(net := Tiny(), **OPTIONS, ema=0.9, freeze_steps=2)
+    dino = learner(net := PrototypeNet(), **OPTIONS, ema=0.9, freeze_steps=2)
     start = net.prototypes.weight.clone()
     for step in range(1, 4):
-        stepped(dino)
+        descend(dino)
         assert torch.equal(net.prototypes.weight, start) == (step <= 2)
         assert int(net.prototypes.steps) == step
 
 
 def test_lengths_of_prototypes_do_not_matter():
-    dino = learner(net := Tiny(), **OPTIONS, ema=0.9, freeze_steps=0)
-    loss = dino.step(Batch()).losses["dino"]
+    dino = learner(net := PrototypeNet(), **OPTIONS, ema=0.9, freeze_steps=0)
+    loss = dino.step(TwoImages()).losses["dino"]
     with torch.no_grad():
         net.prototypes.weight *= 3
         dino.target["prototypes"].weight *= 0.5
-    torch.testing.assert_close(dino.step(Batch()).losses["dino"], loss)
+    torch.testing.assert_close(dino.step(TwoImages()).losses["dino"], loss)
 
 
 def test_the_journal_tells_how_sharp_and_how_varied_the_teacher_is():
-    dino = learner(Tiny(), **OPTIONS, ema=1.0, freeze_steps=0)
+    dino = learner(PrototypeNet(), **OPTIONS, ema=1.0, freeze_steps=0)
     with torch.no_grad():
         dino.target["prototypes"].weight[:] = torch.ones(4)  # Equal scores of all.
-    stepped(dino)
+    descend(dino)
     found = dino.end_epoch({})
     assert found["teacher_entropy"] == pytest.approx(math.log(5), abs=1e-5)
     assert 1 <= found["used_prototypes"] <= 4

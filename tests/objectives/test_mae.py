@@ -16,13 +16,9 @@ from furlkit.objectives.mae import (
     step,
     visible_count,
 )
+from tests.objectives.tiny import rows
 
 SMALL = Architecture("cnn5", 8, 1, 0.05, heads={"patches": (8, 4)})
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 # --- patches and loss -----------------------------------------------------------------

@@ -16,13 +16,9 @@ from furlkit.objectives.mkd import (
     mixture,
 )
 from furlkit.objectives.simclr import normalise
+from tests.objectives.tiny import rows
 
 N, C, D, K = 4, 3, 5, 2
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def test_weights_and_mixture_match_loops():

@@ -14,6 +14,7 @@ from furlkit.objectives.queue import Queue
 from furlkit.objectives.simclr import normalise
 from furlkit.weights import part_of, weighted_sum
 from tests.helpers import NET, digest, furlkit, round_0
+from tests.objectives.tiny import TwoImages
 
 CPU = torch.device("cpu")
 
@@ -106,15 +107,8 @@ class Tiny(nn.Module):
         self.projector = nn.Linear(3, 2)
 
 
-class Batch:
-    """Two views of two images, the same at every step."""
-
-    def two_views(self):
-        return torch.tensor([[1.0, 2.0], [0.5, -1.0], [2.0, 1.0], [-1.0, 3.0]])
-
-
 def stepped(moco):
-    loss = moco.step(Batch()).losses["moco"]
+    loss = moco.step(TwoImages()).losses["moco"]
     moco.after_step()
     return loss
 
@@ -122,9 +116,9 @@ def stepped(moco):
 def test_keys_are_negatives_from_the_next_step_on():
     moco = learner(Tiny(), temperature=0.1, ema=0.5, queue=3)
     assert stepped(moco) == 0
-    keys = normalise(moco.target(Batch().two_views()[2:]))
+    keys = normalise(moco.target(TwoImages().two_views()[2:]))
     torch.testing.assert_close(moco.queue.filled, keys)
-    q = normalise(moco.step(Batch()).z)
+    q = normalise(moco.step(TwoImages()).z)
     assert torch.equal(stepped(moco), moco_loss(q, keys, keys, 0.1))
     assert len(moco.queue.filled) == 3
 
@@ -135,7 +129,7 @@ def test_the_target_makes_the_keys_follows_the_net_and_takes_no_gradient():
     stepped(moco)
     with torch.no_grad():
         net.encoder.weight += 1
-    moco.step(Batch()).losses["moco"].backward()
+    moco.step(TwoImages()).losses["moco"].backward()
     moco.after_step()
     expected = 0.75 * old + 0.25 * net.encoder.weight
     torch.testing.assert_close(moco.target["encoder"].weight, expected)
@@ -149,7 +143,7 @@ def test_rows_of_others_are_negatives_and_an_empty_bank_is_plain_moco_to_the_bit
     def second(z_dict, **how):
         moco = learner(net, temperature=0.1, ema=0.9, queue=8, z_dict=z_dict, **how)
         stepped(moco)
-        q, keys = normalise(moco.step(Batch()).z), moco.queue.filled
+        q, keys = normalise(moco.step(TwoImages()).z), moco.queue.filled
         return stepped(moco), q, keys
 
     plain, q, keys = second(None)

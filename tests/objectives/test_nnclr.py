@@ -8,12 +8,7 @@ from torch import nn
 
 from furlkit.objectives.nnclr import learner, nearest, nnclr_loss
 from furlkit.objectives.simclr import normalise
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+from tests.objectives.tiny import rows
 
 # --- neighbours and loss --------------------------------------------------------------
 

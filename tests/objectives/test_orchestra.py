@@ -9,12 +9,8 @@ import torch
 from furlkit.exchanges.centroids import local_centroids
 from furlkit.files.features import read_features
 from furlkit.objectives.orchestra import assignment_loss, log_assignments, turned
-from tests.helpers import epoch_losses, furlkit, save_digits
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.helpers import FLAT, epoch_losses, few_digits, furlkit
+from tests.objectives.tiny import rows
 
 
 def transcribed(z, z_target, mu, tau):
@@ -83,11 +79,8 @@ def test_local_clusters_of_equal_size():
 
 
 def test_two_rounds(tmp_path):
-    save_digits(tmp_path, 180, 60)
     data = ("--data", tmp_path / "d.npz")
-    net = ("--objective", "orchestra", "--width", 0.05, "--projector", "8,4")
-    assert furlkit("partition", *data, "--clients", 2, "-o", tmp_path / "p") == 0
-    assert furlkit("init", *data, *net, "-o", tmp_path / "g0") == 0
+    few_digits(tmp_path, 2, (*FLAT, "--objective", "orchestra"))
     for number in (1, 2):
         given = ("--centroids", tmp_path / "z1") if number == 2 else ()
         words = ("local-train", tmp_path / "p", tmp_path / f"g{number - 1}", *data)

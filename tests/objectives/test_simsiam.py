@@ -6,11 +6,7 @@ import pytest
 import torch
 
 from furlkit.objectives.simsiam import negative_cosine, simsiam_loss
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.objectives.tiny import rows
 
 
 def transcribed(p_1, p_2, z_1, z_2):

@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from furlkit.objectives.spectral import bounded, correlations, spectral_loss
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.objectives.tiny import rows
 
 
 def transcribed(z_1, z_2, others=None, alpha=1.0):

@@ -5,18 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.models.heads import Prototypes
 from furlkit.objectives.simclr import normalise
 from furlkit.objectives.swav import code_loss, learner, sinkhorn, swav_loss
 from tests.helpers import furlkit, round_0
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.objectives.tiny import PrototypeNet, descend, rows
 
 
 def scores_of(n, count, seed=0):
@@ -102,24 +96,6 @@ def test_agrees_with_lightly(queue):
 # --- the learner ----------------------------------------------------------------------
 
 
-class Tiny(nn.Module):
-    """Linear maps under the names that a net has."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = nn.Linear(2, 3)
-        self.projector = nn.Linear(3, 4)
-        self.prototypes = Prototypes(4, 5)
-        self.prototypes.reset(torch.Generator().manual_seed(0))
-
-
-class Batch:
-    """Two views of two images, the same at every step."""
-
-    def two_views(self):
-        return torch.tensor([[1.0, 2.0], [0.5, -1.0], [2.0, 1.0], [-1.0, 3.0]])
-
-
 OPTIONS = {"temperature": 0.1, "epsilon": 0.05, "sinkhorn_iterations": 3}
 
 
@@ -128,35 +104,23 @@ def swav_of(net, freeze_steps=0, queue=4, queue_after=0):
     return learner(net, **OPTIONS, **clocks)
 
 
-def stepped(swav, lr=0.1):
-    """A step of plain gradient descent."""
-    swav.net.zero_grad()
-    forward = swav.step(Batch())
-    forward.losses["swav"].backward()
-    with torch.no_grad():
-        for p in swav.net.parameters():
-            p -= lr * (0 if p.grad is None else p.grad)
-    swav.after_step()
-    return forward
-
-
 def test_prototypes_rest_in_the_first_steps_of_a_run_and_stay_unit_rows():
-    swav = swav_of(net := Tiny(), freeze_steps=3)
+    swav = swav_of(net := PrototypeNet(), freeze_steps=3)
     start = net.prototypes.weight.clone()
     for step in range(1, 5):
-        stepped(swav)
+        descend(swav)
         assert torch.equal(net.prototypes.weight, start) == (step <= 3)
         assert int(net.prototypes.steps) == step
     torch.testing.assert_close(net.prototypes.weight.norm(dim=1), torch.ones(5))
     # The next round goes on counting.
     later = swav_of(net, freeze_steps=3)
     start = net.prototypes.weight.clone()
-    stepped(later)
+    descend(later)
     assert not torch.equal(net.prototypes.weight, start)
 
 
 def test_an_epoch_begins_with_unit_prototypes():
-    swav = swav_of(net := Tiny())
+    swav = swav_of(net := PrototypeNet())
     with torch.no_grad():
         net.prototypes.weight *= 0.3
     swav.begin_epoch(None, 0, torch.Generator())
@@ -164,13 +128,13 @@ def test_an_epoch_begins_with_unit_prototypes():
 
 
 def test_codes_look_at_the_queue_of_their_view_late_and_only_when_it_is_full():
-    swav = swav_of(net := Tiny(), queue=4, queue_after=2)
+    swav = swav_of(net := PrototypeNet(), queue=4, queue_after=2)
     sizes = []
     for _ in range(6):
         sizes.append([len(queue.filled) for queue in swav.queue])
         C, full = net.prototypes.weight.detach().clone(), swav.queue[0].full
         before = [queue.rows.clone() for queue in swav.queue]
-        forward = stepped(swav)
+        forward = descend(swav)
         scores = (normalise(forward.z.detach()) @ C.T).chunk(2)
         whole = [
             torch.cat([s, b @ C.T]) if full else s

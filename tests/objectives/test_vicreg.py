@@ -12,13 +12,9 @@ from furlkit.objectives.vicreg import (
     variance,
     vicreg_loss,
 )
+from tests.objectives.tiny import rows
 
 PUBLISHED = Weights(25.0, 25.0, 1.0)
-
-
-def rows(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def transcribed(z_1, z_2, weights):

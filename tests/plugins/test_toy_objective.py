@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from furlkit.catalogue.distributions import described
+from tests.recipes.launcher import launched
 
 ENTRY = """
 from furlkit.catalogue import Head, Number, Objective, Option
@@ -77,17 +78,27 @@ def package(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_package(package, environment):
+    return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{package}"}
+
+
+@pytest.fixture(scope="module")
+def program_with_package(with_package, tmp_path_factory):
+    with launched(tmp_path_factory.mktemp("launcher"), with_package) as words:
+        yield words
+
+
 @pytest.fixture
-def furlkit(package, environment, tmp_path):
+def furlkit(program_with_package, with_package, tmp_path):
     """Call the program with the package installed; it must succeed unless told."""
-    path = f"{environment['PYTHONPATH']}:{package}"
 
     def call(*arguments, code=0, extra=None):
-        command = [sys.executable, *(extra or ["-m", "furlkit"]), *map(str, arguments)]
+        start = [sys.executable, *extra] if extra else program_with_package
         done = subprocess.run(
-            command,
+            [*start, *map(str, arguments)],
             cwd=tmp_path,
-            env={**environment, "PYTHONPATH": path},
+            env=with_package,
             capture_output=True,
             text=True,
         )

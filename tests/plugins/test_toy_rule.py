@@ -4,11 +4,12 @@ The package is written into a temporary folder and found through its entry point
 """
 
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from tests.recipes.launcher import launched
 
 RULE = """
 import numpy as np
@@ -93,24 +94,18 @@ def package(tmp_path_factory):
 @pytest.fixture(scope="module")
 def furlkit(package, environment, tmp_path_factory):
     """Call the program with the package installed; it must succeed unless told."""
-    path, folder = (
-        f"{environment['PYTHONPATH']}:{package}",
-        tmp_path_factory.mktemp("r"),
-    )
+    path = f"{environment['PYTHONPATH']}:{package}"
+    there, folder = {**environment, "PYTHONPATH": path}, tmp_path_factory.mktemp("r")
 
     def call(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "furlkit", *map(str, arguments)],
-            cwd=folder,
-            env={**environment, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-        )
+        command = [*words, *map(str, arguments)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == code, done.stderr
         return done
 
     call.folder = folder
-    return call
+    with launched(tmp_path_factory.mktemp("launcher"), there) as words:
+        yield call
 
 
 @pytest.fixture(scope="module")

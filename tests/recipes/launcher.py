@@ -10,8 +10,11 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 CLIENT = """
 import json, os, signal, socket, sys
@@ -80,6 +83,23 @@ def _work(given: dict, streams: list[int]) -> None:
     finally:
         sys.stdout.flush()
         os._exit(code)
+
+
+@contextmanager
+def launched(folder: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
+    """Start a server in an environment; gives the words that start furlkit."""
+    (folder / "client.py").write_text(CLIENT)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
+        stdout=subprocess.PIPE, env=environment, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    try:
+        yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
+    finally:
+        server.kill()
+        server.wait()
 
 
 if __name__ == "__main__":

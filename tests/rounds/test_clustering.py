@@ -11,7 +11,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.neighbours import read_neighbours
 from furlkit.files.private import read_private
 from furlkit.training import loop
-from tests.helpers import Killed, digest, epochs, furlkit, round_0, tensor_bytes
+from tests.helpers import digest, epochs, furlkit, round_0, tensor_bytes
 
 DIGITS = ("--data", "digits")
 WIDTHS = ("--width", 0.02, "--projector", "16,8")
@@ -427,7 +427,7 @@ def test_no_label_is_read(pretext_models, first, tmp_path):
 
 
 def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
-    pretext_models, tmp_path, monkeypatch
+    pretext_models, tmp_path, dies_at
 ):
     """Killed in its first epoch, between two, and in its last; private file too."""
 
@@ -436,20 +436,11 @@ def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
         return command(pretext_models, folder, *plan, client=0, plan=(3, 32))
 
     assert furlkit(*words(tmp_path / "a")) == 0
-    steps, original = len(read_private(tmp_path / "a" / "k0", 0).memory[
-        "neighbours.index"]) // 32, loop.Trainer.step  # fmt: skip
-    for step in (2, steps - 2, steps + 1):
-        done = iter(range(10**9))
-
-        def dying(self, *given, step=step, done=done):
-            if next(done) == step:
-                raise Killed
-            return original(self, *given)
-
-        monkeypatch.setattr(loop.Trainer, "step", dying)
-        with pytest.raises(Killed):
+    memory = read_private(tmp_path / "a" / "k0", 0).memory
+    steps = len(memory["neighbours.index"]) // 32
+    for number in (3, steps - 1, steps + 2):
+        with dies_at(loop.Trainer, "step", number):
             furlkit(*words(tmp_path / "b"))
-        monkeypatch.undo()
     assert furlkit(*words(tmp_path / "b")) == 0
     for name in ("c0", "k0"):
         assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)

@@ -81,8 +81,7 @@ def test_an_objective_trains_is_averaged_and_scored(rounds, name):
     private = read_private(folder / "k2_0", 0)
     kept = divide(private.tensors, [*parts, *objective.sends])[1]
     assert {part_of(k) for k in kept} == CARRIED.get(name, set())
-    assert scores(folder)["knn"] > 0.5
-    assert scores(folder)["linear"] > 0.5
+    assert min(scores(folder).values()) > 0.5
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.training import loop
 from furlkit.weights import PRIVATE, part_of, within
 from tests.exchanged import FAST, model_of, term_words
-from tests.helpers import Killed, contents, epoch_losses, furlkit, killed
+from tests.helpers import contents, epoch_losses, furlkit
 
 
 @pytest.mark.parametrize("name", catalogue.TERMS)
 def test_a_term_is_trained_resumed_and_sends_the_model_alone(
-    exchanged, tmp_path, monkeypatch, name
+    exchanged, tmp_path, monkeypatch, dies_at, name
 ):
     monkeypatch.chdir(exchanged)
     words = ("local-train", "p", model_of(name), *FAST, "--client", 0, "-q")
@@ -24,16 +24,8 @@ def test_a_term_is_trained_resumed_and_sends_the_model_alone(
         return furlkit(*words, *term_words(name), "--save-every", 0, *out)
 
     assert train("a") == 0
-    calls, original = [], loop.Trainer.step
-
-    def second_step(*arguments):
-        calls.append(1)
-        return killed() if len(calls) == 2 else original(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "step", second_step)
-        with pytest.raises(Killed):
-            train("b")
+    with dies_at(loop.Trainer, "step", 2):
+        train("b")
     assert train("b") == 0
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     losses = epoch_losses(tmp_path / "a" / "c")

@@ -9,7 +9,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.reports.ledger import read_ledger
 from furlkit.training import loop
-from tests.helpers import Killed, digest, epochs, furlkit, killed
+from tests.helpers import digest, epochs, furlkit
 
 DIGITS = ("--data", "digits")
 PRESET = ("--preset", "fedmkd")
@@ -90,17 +90,9 @@ def test_the_order_of_the_models_does_not_matter(here, tmp_path):
     assert digest(tmp_path / "g") == digest(here / "g1.safetensors")
 
 
-def test_a_killed_training_ends_with_the_same_bytes(here, tmp_path, monkeypatch):
-    calls, original = [], loop.Trainer.step
-
-    def second_step(*arguments):
-        calls.append(1)
-        return killed() if len(calls) == 2 else original(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "step", second_step)
-        with pytest.raises(Killed):
-            distil(tmp_path / "g", "--save-every", 0)
+def test_a_killed_training_ends_with_the_same_bytes(here, tmp_path, dies_at):
+    with dies_at(loop.Trainer, "step", 2):
+        distil(tmp_path / "g", "--save-every", 0)
     assert distil(tmp_path / "g", "--save-every", 0) == 0
     assert digest(tmp_path / "g") == digest(here / "g1.safetensors")
 

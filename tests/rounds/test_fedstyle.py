@@ -15,12 +15,10 @@ from furlkit.models.loading import load_net, load_tensors
 from furlkit.training import loop
 from furlkit.weights import PRIVATE, below, part_of, within
 from tests.helpers import (
-    Killed,
     contents,
     digest,
     epochs,
     furlkit,
-    killed,
     step_of,
     tensor_bytes,
 )
@@ -222,22 +220,13 @@ def test_an_untrained_style_infuses_too(styled_clients, train, tmp_path):
 
 @pytest.mark.parametrize("objective", ["simclr", "moco"])
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
-    train, tmp_path, monkeypatch, objective
+    train, tmp_path, dies_at, objective
 ):
     how = (*INFUSED, "--batch-size", 180, "--epochs", 2, "--save-every", 0)
     assert train("whole", *how, objective=objective) == 0
-    original = loop.Trainer.step
     for _ in range(2):
-        calls = []
-
-        def third_step(*arguments, calls=calls):
-            calls.append(1)
-            return killed() if len(calls) == 3 else original(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop.Trainer, "step", third_step)
-            with pytest.raises(Killed):
-                train("parts", *how, objective=objective)
+        with dies_at(loop.Trainer, "step", 3):
+            train("parts", *how, objective=objective)
     assert step_of(tmp_path / "parts" / "c0") == 4
     assert train("parts", *how, objective=objective) == 0
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")

@@ -1,6 +1,5 @@
 """Two whole rounds of FLESD on digits: the contents of every file."""
 
-import itertools
 import shutil
 
 import pytest
@@ -14,7 +13,7 @@ from furlkit.files.partition import read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.objectives.similarity import Distiller
 from furlkit.training import loop
-from tests.helpers import Killed, contents, epoch_losses, furlkit
+from tests.helpers import contents, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")
 CLIENTS = (1, 2, 3)  # Client 0's images are public.
@@ -213,18 +212,9 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     assert contents(folder) == contents(whole)
 
 
-def test_a_resumed_distillation_keeps_its_queue(whole, copied, monkeypatch):
-    with monkeypatch.context() as patch:
-        calls, step = itertools.count(), loop.Trainer.step
-
-        def dying(*arguments):
-            if next(calls) == 3:
-                raise Killed
-            return step(*arguments)
-
-        patch.setattr(loop.Trainer, "step", dying)
-        with pytest.raises(Killed):
-            furlkit(*distill(copied, 2))
+def test_a_resumed_distillation_keeps_its_queue(whole, copied, monkeypatch, dies_at):
+    with dies_at(loop.Trainer, "step", 4):
+        furlkit(*distill(copied, 2))
 
     def filling(*_):
         raise AssertionError("the queue is filled again")

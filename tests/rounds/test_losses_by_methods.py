@@ -9,7 +9,7 @@ from furlkit import catalogue
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.training import loop
 from furlkit.weights import PRIVATE, part_of, within
-from tests.helpers import Killed, contents, epoch_losses, furlkit, killed, save_digits
+from tests.helpers import contents, epoch_losses, furlkit, save_digits
 
 NET = ("--width", 0.02, "--projector", "8,4", "--predictor", "8,4")
 FAST = ("--batch-size", 12, "-q")
@@ -71,19 +71,11 @@ def train(two_styled_clients, tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_round_is_trained_resumed_and_scored(
-    two_styled_clients, train, tmp_path, monkeypatch, loss, method
+    two_styled_clients, train, tmp_path, dies_at, loss, method
 ):
     assert train("a", loss, method) == 0
-    calls, original = [], loop.Trainer.step
-
-    def second_step(*arguments):
-        calls.append(1)
-        return killed() if len(calls) == 2 else original(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "step", second_step)
-        with pytest.raises(Killed):
-            train("b", loss, method, "--save-every", 0)
+    with dies_at(loop.Trainer, "step", 2):
+        train("b", loss, method, "--save-every", 0)
     assert train("b", loss, method, "--save-every", 0) == 0
     folder = tmp_path / "b"
     assert contents(tmp_path / "a") == contents(folder)

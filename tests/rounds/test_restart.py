@@ -19,11 +19,9 @@ from furlkit.stages.local_train import results
 from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
 from tests.helpers import (
-    Killed,
     digest,
     epochs,
     furlkit,
-    killed,
     progress_of,
     round_0,
     step_of,
@@ -147,24 +145,6 @@ def test_several_clients_killed_in_the_middle(
     assert not list(tmp_path.glob("*.progress")) and not list(tmp_path.glob(".*"))
 
 
-@pytest.fixture
-def die_at(monkeypatch):
-    """Make the training in this process die before a step."""
-
-    def at(step):
-        original, done = loop.Trainer.step, iter(range(10**9))
-
-        def dying(self, *arguments):
-            if next(done) == step:
-                raise Killed
-            return original(self, *arguments)
-
-        monkeypatch.setattr(loop.Trainer, "step", dying)
-
-    yield at
-    monkeypatch.undo()
-
-
 SHORT = {"epochs": 2, "every": 0}
 
 
@@ -176,16 +156,14 @@ def short(round_of_files):
 
 
 @pytest.fixture
-def interrupted(round_of_files, tmp_path, die_at, monkeypatch, capsys):
+def interrupted(round_of_files, tmp_path, dies_at, capsys):
     """Three clients of 2 x 9 steps, of which the second dies in its last step."""
     words = command(
         round_of_files, tmp_path / "c{client}.st", "--private-out", tmp_path / "p{client}.st",
         "--json", clients="0-2", **SHORT,
     )  # fmt: skip
-    die_at(18 + 17)
-    with pytest.raises(Killed):
+    with dies_at(loop.Trainer, "step", 36):
         furlkit(*words)
-    monkeypatch.undo()
     return words, json.loads(capsys.readouterr().out)
 
 
@@ -230,14 +208,12 @@ def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "kind", "options", "empty"])
 def test_an_unusable_progress_file_is_named_and_training_starts_over(
-    round_of_files, short, tmp_path, die_at, monkeypatch, capsys, damage
+    round_of_files, short, tmp_path, dies_at, capsys, damage
 ):
     output = tmp_path / "short.safetensors"
     other = ["--seed", 1] if damage == "options" else []
-    die_at(7)
-    with pytest.raises(Killed):
+    with dies_at(loop.Trainer, "step", 8):
         furlkit(*command(round_of_files, output, *other, **SHORT))
-    monkeypatch.undo()
     path = progress_of(output)
     content = path.read_bytes()
     changed = {
@@ -276,13 +252,11 @@ FORGERIES = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
-    round_of_files, short, tmp_path, die_at, monkeypatch, capsys, forgery
+    round_of_files, short, tmp_path, dies_at, capsys, forgery
 ):
     output = tmp_path / "short.safetensors"
-    die_at(7)
-    with pytest.raises(Killed):
+    with dies_at(loop.Trainer, "step", 8):
         furlkit(*command(round_of_files, output, **SHORT))
-    monkeypatch.undo()
     opened = Container(path := progress_of(output))
     values = opened.header.facts["values"]
     tensors, values = FORGERIES[forgery](opened.tensors(), values)
@@ -298,16 +272,14 @@ def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
 
 
 def test_killed_between_the_private_file_and_the_output(
-    round_of_files, tmp_path, monkeypatch
+    round_of_files, tmp_path, dies_at
 ):
     def once(folder, die):
         files = folder / "c.safetensors", folder / "kept.safetensors"
         words = command(round_of_files, files[0], "--private-out", files[1], **SHORT)
         if die:
-            monkeypatch.setattr(results, "write_checkpoint", killed)
-            with pytest.raises(Killed):
+            with dies_at(results, "write_checkpoint"):
                 furlkit(*words)
-            monkeypatch.undo()
             assert files[1].exists() and not files[0].exists()
         assert furlkit(*words) == 0
         return [digest(path) for path in files]
@@ -315,14 +287,10 @@ def test_killed_between_the_private_file_and_the_output(
     assert once(tmp_path / "a", die=False) == once(tmp_path / "b", die=True)
 
 
-def test_killed_after_the_output_was_written(
-    round_of_files, short, tmp_path, monkeypatch
-):
+def test_killed_after_the_output_was_written(round_of_files, short, tmp_path, dies_at):
     output = tmp_path / "short.safetensors"
-    monkeypatch.setattr(local_train.ProgressFile, "discard", killed)
-    with pytest.raises(Killed):
+    with dies_at(local_train.ProgressFile, "discard"):
         furlkit(*command(round_of_files, output, **SHORT))
-    monkeypatch.undo()
     assert digest(output) == short and progress_of(output).exists()
     assert furlkit(*command(round_of_files, output, **SHORT)) == 0
     assert digest(output) == short and not progress_of(output).exists()
@@ -336,16 +304,12 @@ def test_killed_after_the_output_was_written(
         ("--no-channels-last", "--warmup", 1),
     ],
 )
-def test_every_way_of_training_can_be_resumed(
-    round_of_files, tmp_path, die_at, monkeypatch, more
-):
+def test_every_way_of_training_can_be_resumed(round_of_files, tmp_path, dies_at, more):
     whole, parts = tmp_path / "a" / "c.safetensors", tmp_path / "b" / "c.safetensors"
     assert furlkit(*command(round_of_files, whole, *more, **SHORT)) == 0
     for step in (3, 6, 5):
-        die_at(step)
-        with pytest.raises(Killed):
+        with dies_at(loop.Trainer, "step", step + 1):
             furlkit(*command(round_of_files, parts, *more, **SHORT))
-        monkeypatch.undo()
     assert step_of(parts) == 14
     assert furlkit(*command(round_of_files, parts, *more, **SHORT)) == 0
     assert digest(whole) == digest(parts)
@@ -365,7 +329,7 @@ FEW_STEPS = {
     "name", [name for name, o in catalogue.OBJECTIVES.items() if o.has_state]
 )
 def test_what_a_learner_carries_is_resumed_with_it(
-    round_of_files, tmp_path, die_at, monkeypatch, name
+    round_of_files, tmp_path, dies_at, name
 ):
     """Killed in its first epoch, between two, and in its last; private file too."""
     model = tmp_path / "g.st"
@@ -390,10 +354,8 @@ def test_what_a_learner_carries_is_resumed_with_it(
 
     assert furlkit(*words(tmp_path / "a")) == 0
     for step in (4, 5, 13):
-        die_at(step)
-        with pytest.raises(Killed):
+        with dies_at(loop.Trainer, "step", step + 1):
             furlkit(*words(tmp_path / "b"))
-        monkeypatch.undo()
     assert step_of(tmp_path / "b" / "c.st") == 22
     assert furlkit(*words(tmp_path / "b")) == 0
     for file in ("c.st", "k.st"):

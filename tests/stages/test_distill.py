@@ -9,7 +9,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
-from tests.helpers import Killed, epoch_losses, epochs, furlkit, tensor_bytes
+from tests.helpers import epoch_losses, epochs, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 CLIENTS, IMAGES = (1, 2, 3), 60
@@ -285,25 +285,15 @@ def test_any_model_can_be_the_start_even_a_client_s(distill):
 )
 @pytest.mark.parametrize("form", ["e", "matrix"])
 def test_every_way_of_distilling_can_be_resumed(
-    three_models, distill, monkeypatch, more, form
+    three_models, distill, dies_at, more, form
 ):
     if form == "matrix":
         ensemble_of(three_models, "matrix", more=("--matrix",))
     more = (*more, "--save-every", 0)
     expected = distill(*more, name="whole", ensemble=form)[1].read_bytes()
-    step = loop.Trainer.step
-    for last in (2, 1):
-        calls = iter(range(99))
-
-        def dying(*arguments, calls=calls, last=last):
-            if next(calls) == last:
-                raise Killed
-            return step(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop.Trainer, "step", dying)
-            with pytest.raises(Killed):
-                distill(*more, name="parts", ensemble=form)
+    for number in (3, 2):
+        with dies_at(loop.Trainer, "step", number):
+            distill(*more, name="parts", ensemble=form)
     code, path = distill(*more, name="parts", ensemble=form)
     assert code == 0 and path.read_bytes() == expected
     assert not path.with_name("parts.progress").exists()

@@ -10,7 +10,7 @@ from furlkit.files.targets import read_targets
 from furlkit.stages import pretrain_align
 from furlkit.stages.pretrain_align import work
 from furlkit.training import loop
-from tests.helpers import Killed, epoch_losses, furlkit, killed, round_0, tensor_bytes
+from tests.helpers import epoch_losses, furlkit, round_0, tensor_bytes
 
 DIGITS = ("--data", "digits")
 
@@ -155,26 +155,20 @@ def test_a_part_of_a_partition(public_digits, pretrain):
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
-    public_digits, pretrain, tmp_path, monkeypatch, capsys
+    public_digits, pretrain, tmp_path, dies_at, capsys
 ):
-    expected = [path.read_bytes() for path in pretrain("whole")]
-    folder, original = tmp_path / "parts", loop.Trainer.step
-    for dies, there in (
-        ((loop.Trainer, "step"), set()),
+    expected, folder = (
+        [path.read_bytes() for path in pretrain("whole")],
+        tmp_path / "parts",
+    )
+    for moment, there in (
+        ((loop.Trainer, "step", 3), set()),
         ((work, "write_checkpoint"), set()),
         ((work, "write_targets"), {"a"}),
         ((pretrain_align.ProgressFile, "discard"), {"a", "t"}),
     ):
-        calls = []
-
-        def third_step(*arguments, calls=calls):
-            calls.append(1)
-            return killed() if len(calls) == 3 else original(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(*dies, third_step if dies[1] == "step" else killed)
-            with pytest.raises(Killed):
-                furlkit(*command(public_digits, folder))
+        with dies_at(*moment):
+            furlkit(*command(public_digits, folder))
         assert (folder / "a.progress").exists()
         assert {name for name in "at" if (folder / name).exists()} == there
     capsys.readouterr()

@@ -13,11 +13,9 @@ from furlkit.stages.pretrain_style import work
 from furlkit.training import loop
 from tests.helpers import (
     NET,
-    Killed,
     contents,
     epoch_losses,
     furlkit,
-    killed,
     progress_of,
     round_0,
     tensor_bytes,
@@ -128,22 +126,13 @@ def test_several_clients_are_the_same_as_one_at_a_time(two_clients, pretrain, tm
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
-    two_clients, pretrain, tmp_path, monkeypatch
+    two_clients, pretrain, tmp_path, dies_at
 ):
-    expected = pretrain("whole").read_bytes()
-    output, original = tmp_path / "parts", loop.Trainer.step
+    expected, output = pretrain("whole").read_bytes(), tmp_path / "parts"
     words = command(two_clients, output, "--save-every", 0)
-    for dies in ((loop.Trainer, "step"), (work, "write_private")):
-        calls = []
-
-        def third_step(*arguments, calls=calls):
-            calls.append(1)
-            return killed() if len(calls) == 3 else original(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(*dies, third_step if dies[1] == "step" else killed)
-            with pytest.raises(Killed):
-                furlkit(*words)
+    for moment in ((loop.Trainer, "step", 3), (work, "write_private")):
+        with dies_at(*moment):
+            furlkit(*words)
         assert progress_of(output).exists() and not output.exists()
     assert furlkit(*words) == 0
     assert output.read_bytes() == expected and not progress_of(output).exists()

@@ -20,20 +20,24 @@ def pull(parameters, step):
         p.grad = g
 
 
+def assert_same_path(optimiser, ours, reference, theirs, lr):
+    """Take 20 steps with a falling rate and compare the weights."""
+    for step in range(20):
+        reference.param_groups[0]["lr"] = lr / (step + 1)
+        pull(ours, step)
+        pull(theirs, step)
+        optimiser.step(lr / (step + 1))
+        reference.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
 def test_adam_is_torchs_adam(decay):
     ours, theirs = weights(), weights()
     optimiser = Adam(ours, decay)
     reference = torch.optim.Adam(theirs, lr=0.1, weight_decay=decay)
-    for step in range(20):
-        lr = 0.1 / (step + 1)
-        reference.param_groups[0]["lr"] = lr
-        pull(ours, step)
-        pull(theirs, step)
-        optimiser.step(lr)
-        reference.step()
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+    assert_same_path(optimiser, ours, reference, theirs, 0.1)
 
 
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
@@ -42,15 +46,7 @@ def test_sgd_is_torchs_sgd(decay, momentum):
     ours, theirs = weights(), weights()
     optimiser = SGD(ours, decay, momentum)
     reference = torch.optim.SGD(theirs, lr=1, momentum=momentum, weight_decay=decay)
-    for step in range(20):
-        lr = 0.01 / (step + 1)
-        reference.param_groups[0]["lr"] = lr
-        pull(ours, step)
-        pull(theirs, step)
-        optimiser.step(lr)
-        reference.step()
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+    assert_same_path(optimiser, ours, reference, theirs, 0.01)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from furlkit.training.plan import Plan
 from furlkit.training.rounds import Finetuning
 from furlkit.training.run import run_jobs
 from furlkit.weights import weighted_sum
-from tests.helpers import Killed, epochs
+from tests.helpers import epochs
 
 HEADS = {"projector": (8, 4), "rotation": (4,)}
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, heads=HEADS)
@@ -211,21 +211,11 @@ def test_encoder_and_classifier_both_learn(tmp_path):
         assert not np.array_equal(before[name], after[name])
 
 
-def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypatch):
+def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, dies_at):
     expected = finetuned(tmp_path / "a", job_of())
-    original = loop.Trainer.step
     for done in range(1, 16):  # Each start does one of the 16 steps.
-        left = iter([True, False])
-
-        def dying(self, *arguments, left=left):
-            if not next(left):
-                raise Killed
-            return original(self, *arguments)
-
-        monkeypatch.setattr(loop.Trainer, "step", dying)
-        with pytest.raises(Killed):
+        with dies_at(loop.Trainer, "step", 2):
             finetuned(tmp_path / "b", job_of(), every=0)
-        monkeypatch.undo()
         saved = Container(tmp_path / "b" / "o.json.progress")
         assert saved.header.facts["step"] == done
     found = finetuned(tmp_path / "b", job_of(), every=0)

@@ -17,7 +17,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import DiskError, InputError
 from furlkit.files import cache as caching
 from furlkit.files.container.read import Container
-from tests.helpers import Killed, furlkit, killed
+from tests.helpers import furlkit, killed
 
 MIXED = ((8, 8), (8, 8), (6, 10), (12, 9), (8, 8))  # height, width
 
@@ -239,12 +239,12 @@ def test_images_that_are_removed_after_they_were_written_are_used(
 
 
 @pytest.mark.parametrize("name", ["_write", "_note", "_refitted"])
-def test_killed_while_decoding_and_started_again(source, monkeypatch, pictures, name):
+def test_killed_while_decoding_and_started_again(
+    source, monkeypatch, dies_at, pictures, name
+):
     monkeypatch.setattr(decoded, "BLOCK", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(decoded, name, killed)
-        with pytest.raises(Killed):
-            source.images(Fit(7))
+    with dies_at(decoded, name):
+        source.images(Fit(7))
     assert np.array_equal(source.images(Fit(7)).images, expected(pictures, 7))
 
 

@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 
-from furlkit.data.sets.source import Source
 from tests.helpers import NET, furlkit
+from tests.stages.evaluate.styles import STYLES, digits_in_styles
 
 PROTOCOLS = {
     "linear": ("linear", "--epochs", 2, "--probes", 2),
@@ -21,16 +21,11 @@ PROTOCOLS = {
 def two_styles(tmp_path_factory):
     """Digits in two styles, black on white and white on black, together and alone."""
     folder = tmp_path_factory.mktemp("styles")
-    for split, count in (("train", 240), ("test", 90)):
-        digits = Source("digits", split=split).images()
-        images, labels = digits.images[:count].copy(), digits.labels[:count]
-        domains = (np.arange(count) % 3 == 0).astype(int)
-        images[domains == 1] = 255 - images[domains == 1]
-        names = {"domain_names": np.array(["ink", "Real World"])}
-        arrays = {"images": images, "labels": labels, "domains": domains}
-        np.savez(folder / f"{split}.npz", **arrays, **names)
+    for split, arrays in digits_in_styles():
+        np.savez(folder / f"{split}.npz", **arrays, domain_names=np.array(STYLES))
         for number in (0, 1):
-            own = {k: v[domains == number] for k, v in arrays.items()}
+            mine = arrays["domains"] == number
+            own = {k: v[mine] for k, v in arrays.items()}
             np.savez(folder / f"{split}{number}.npz", **own)
     train = folder / "train.npz"
     assert furlkit("init", "--data", train, *NET, "-o", folder / "g.st") == 0

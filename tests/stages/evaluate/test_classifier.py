@@ -12,6 +12,7 @@ from furlkit.files.container.read import Container
 from furlkit.models import embedding
 from furlkit.models.embedding import predict
 from furlkit.models.loading import load_net, view_of
+from tests.stages.evaluate.greys import mean_grey_encoder, save_greys
 
 DIGITS = ("--data", "digits")
 SMALL = ("--width", 0.02, "--objective", "supervised")
@@ -32,19 +33,12 @@ def score(run, tmp_path):
 
 @pytest.fixture
 def by_grey(run, forge, tmp_path):
-    """A net with mean grey for h, and the class whose centre is nearest to it.
-
-    The first channel of every layer passes the image on, the other weights are 0.
-    """
+    """A net with mean grey for h, and the class whose centre is nearest to it."""
     path = tmp_path / "grey.st"
     size = ("--image-size", 8, "--channels", 1, "--classes", 3, "--mean", 0, "--std", 1)
     assert run("init", *SMALL, *size, "-o", path).code == 0
     shapes = {k: v.shape for k, v in Container(path).tensors().items()}
-    names = ("fc.weight", "fc.bias", *(f"conv{i}.weight" for i in range(1, 6)))
-    tensors = {f"encoder.{n}": np.zeros(shapes[f"encoder.{n}"], "f4") for n in names}
-    for i in range(1, 6):
-        tensors[f"encoder.conv{i}.weight"][0, 0, 1, 1] = 1
-    tensors["encoder.fc.weight"][0, 0] = 1
+    tensors = mean_grey_encoder(shapes)
     t = np.array(CENTRES, "f4")
     weight = np.zeros(shapes["classifier.weight"], "f4")
     weight[:, 0] = 2 * t
@@ -54,12 +48,7 @@ def by_grey(run, forge, tmp_path):
 
 def greys(path, labels=LABELS, channels=1, **more):
     """Images of one grey each: by 0.4 and 0.8 of white they are 0, 1, 2, 2."""
-    images = np.zeros((len(GREYS), 8, 8, channels), np.uint8)
-    images += np.array(GREYS, np.uint8)[:, None, None, None]
-    if labels is not None:
-        more["labels"] = np.array(labels)
-    np.savez(path, images=images, **more)
-    return path
+    return save_greys(path, GREYS, labels, channels, **more)
 
 
 @pytest.fixture

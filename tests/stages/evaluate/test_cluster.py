@@ -11,6 +11,7 @@ from furlkit import catalogue
 from furlkit.catalogue import Head
 from furlkit.files.container.read import Container
 from furlkit.models.embedding import cluster_probabilities
+from tests.stages.evaluate.greys import mean_grey_encoder, save_greys
 
 CENTRES, SCALE = (0.0, 0.5, 1.0), 20
 GREYS = (0, 4, 9, 120, 130, 250, 255)
@@ -19,20 +20,13 @@ KMEANS = ("--kmeans", 3)
 
 @pytest.fixture
 def grey(run, forge, tmp_path):
-    """A model with h = (mean grey, 1, 0, ...): greys differ in their direction.
-
-    The first channel of every layer passes the image on, the other weights are 0.
-    """
+    """A model with h = (mean grey, 1, 0, ...): greys differ in their direction."""
     path = tmp_path / "grey.st"
     size = ("--image-size", 8, "--channels", 1, "--mean", 0, "--std", 1)
     words = ("--width", 0.02, "--projector", "8,4")
     assert run("init", *words, *size, "-o", path).code == 0
     shapes = {k: v.shape for k, v in Container(path).tensors().items()}
-    names = ("fc.weight", "fc.bias", *(f"conv{i}.weight" for i in range(1, 6)))
-    tensors = {f"encoder.{n}": np.zeros(shapes[f"encoder.{n}"], "f4") for n in names}
-    for i in range(1, 6):
-        tensors[f"encoder.conv{i}.weight"][0, 0, 1, 1] = 1
-    tensors["encoder.fc.weight"][0, 0] = 1
+    tensors = mean_grey_encoder(shapes)
     tensors["encoder.fc.bias"][1] = 1
     return forge(path, tensors)
 
@@ -54,13 +48,8 @@ def headed(grey, forge, monkeypatch):
     return forge(grey, tensors, {"architecture": {**architecture, "heads": heads}})
 
 
-def greys(path, labels=None, values=GREYS, **more):
-    images = np.zeros((len(values), 8, 8, 1), np.uint8)
-    images += np.array(values, np.uint8)[:, None, None, None]
-    if labels is not None:
-        more["labels"] = np.array(labels)
-    np.savez(path, images=images, **more)
-    return path
+def greys(path, labels=None, values=GREYS):
+    return save_greys(path, values, labels)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from furlkit.files.partition import read_partition
 from furlkit.randomness import derive, numpy_generator
 from furlkit.stages.evaluate.finetune import choose
 from furlkit.stages.evaluate.work import finetune as evaluate_finetune
-from tests.helpers import furlkit, round_0
+from tests.helpers import furlkit
+from tests.stages.evaluate.conftest import federated
 
 DIGITS = Source("digits").images()
 # What every test can afford; a net this small needs a large rate.
@@ -18,33 +19,13 @@ FAST = ("--lr", 0.01, "--batch-size", 64, "--hidden", 16)
 PLAIN = ("--flip", 0, "--crop-scale", "1,1", "--crop-ratio", "1,1")
 
 
-@pytest.fixture(scope="module")
-def divided_digits(tmp_path_factory):
-    """Partitions of digits for three clients and for one, and a model."""
-    net = ("--width", 0.02, "--projector", "8,4")
-    folder = round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
-    one = ("--data", "digits", "--clients", 1)
-    assert furlkit("partition", *one, "-o", folder / "p1.st") == 0
-    return folder
-
-
 @pytest.fixture
-def evaluate(divided_digits, tmp_path):
-    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
-        output = tmp_path / f"{name}.json"
-        more = ("--data", data, *FAST, *more, "-q", "-o", output)
-        return furlkit("evaluate", protocol, model, *more), output
-
-    return run
+def settings():
+    return FAST
 
 
 def central(fraction, *more):
     return ("semi", "--mode", "central", "--fraction", fraction, *more)
-
-
-def federated(divided_digits, fraction, *more, partition="p.st"):
-    part = ("--partition", divided_digits / partition)
-    return ("semi", *part, "--fraction", fraction, *more)
 
 
 def learnt(document):

@@ -1,49 +1,13 @@
-import json
-
 import numpy as np
 import pytest
 
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition, write_partition
-from tests.helpers import furlkit, round_0
+from tests.helpers import furlkit
+from tests.stages.evaluate.conftest import federated
 
 DIGITS = Source("digits").images()
-
-
-@pytest.fixture(scope="module")
-def divided_digits(tmp_path_factory):
-    """A partition of digits for three clients, and a model."""
-    net = ("--width", 0.02, "--projector", "8,4")
-    return round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
-
-
-@pytest.fixture
-def evaluate(divided_digits, tmp_path):
-    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
-        output = tmp_path / f"{name}.json"
-        more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
-        return furlkit("evaluate", protocol, model, *more), output
-
-    return run
-
-
-def federated(divided_digits, fraction, *more):
-    return (
-        "semi",
-        "--partition",
-        divided_digits / "p.st",
-        "--fraction",
-        fraction,
-        *more,
-    )
-
-
-def score(outcome):
-    """The document of a command that must have succeeded."""
-    code, output = outcome
-    assert code == 0
-    return json.loads(output.read_text())
 
 
 def test_a_dry_run_writes_nothing(divided_digits, evaluate, tmp_path, capsys):
@@ -70,23 +34,20 @@ def partition_by_hand(divided_digits, path, parts):
 
 
 def test_clients_that_cannot_train_are_left_out(
-    divided_digits, evaluate, tmp_path, capsys
+    divided_digits, evaluate, score, tmp_path, capsys
 ):
     two = [np.arange(30), np.arange(30, 60)]
     full = partition_by_hand(divided_digits, tmp_path / "full.st", two)
     gaps = [two[0], np.empty(0, np.int64), np.array([70]), two[1]]
     holed = partition_by_hand(divided_digits, tmp_path / "holed.st", gaps)
     short = ("--rounds", 1, "--epochs", 1)
-    found = score(evaluate("h", "finetune", "--partition", holed, *short))
+    found = score("h", "finetune", "--partition", holed, *short)
     assert found["labelled"] == {"0": 30, "1": 0, "2": 0, "3": 30}
     err = capsys.readouterr().err
     for client, images in ((1, 0), (2, 1)):
         assert f"warning: client {client} has {images} images" in err
     assert found["train_examples"] == 60
-    assert (
-        score(evaluate("f", "finetune", "--partition", full, *short))["train_examples"]
-        == 60
-    )
+    assert score("f", "finetune", "--partition", full, *short)["train_examples"] == 60
     none = partition_by_hand(
         divided_digits, tmp_path / "none.st", [np.array([3]), np.array([4])]
     )
@@ -166,11 +127,11 @@ def test_an_input_is_never_written_over(divided_digits, capsys):
     assert (divided_digits / "p.st").read_bytes() == before
 
 
-def test_classes_that_only_the_test_images_have(evaluate, tmp_path):
+def test_classes_that_only_the_test_images_have(score, tmp_path):
     few = DIGITS.labels < 4
     data = tmp_path / "few.npz"
     np.savez(data, images=DIGITS.images[few], labels=DIGITS.labels[few])
     words = ("transfer", "--epochs", 1, "--test-data", "digits")
-    found = score(evaluate("x", *words, data=data))
+    found = score("x", *words, data=data)
     assert np.array(found["confusion"]).shape == (10, 10)
     assert found["test_examples"] == 359

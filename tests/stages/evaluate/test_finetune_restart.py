@@ -9,63 +9,31 @@ import pytest
 from furlkit.files.progress import ProgressFile
 from furlkit.stages.evaluate.work import finetune
 from tests.helpers import (
-    Killed,
     epochs,
     furlkit,
-    killed,
     progress_of,
-    round_0,
     step_of,
 )
+from tests.stages.evaluate.conftest import federated
 
 # Six batches of 16 in an epoch, for each of three clients.
 ROUNDS = 2
 EPOCHS = ROUNDS * 3 * 2
 STEPS = EPOCHS * 6
-
-
-@pytest.fixture(scope="module")
-def divided_digits(tmp_path_factory):
-    """A partition of digits for three clients, and a model."""
-    net = ("--width", 0.02, "--projector", "8,4")
-    return round_0(tmp_path_factory.mktemp("divided_digits"), ("--clients", 3), net)
-
-
-@pytest.fixture
-def evaluate(divided_digits, tmp_path):
-    def run(name, protocol, *more, model=divided_digits / "g.st", data="digits"):
-        output = tmp_path / f"{name}.json"
-        more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
-        return furlkit("evaluate", protocol, model, *more), output
-
-    return run
-
-
-def federated(divided_digits, fraction, *more):
-    return (
-        "semi",
-        "--partition",
-        divided_digits / "p.st",
-        "--fraction",
-        fraction,
-        *more,
-    )
+SMALL = ("--data", "digits", "--hidden", 8)
+EVERY_STEP = ("-q", "--save-every", 0)
 
 
 def long_command(divided_digits, output, every):
-    words = [
-        "evaluate",
-        *federated(divided_digits, 0.2, "--rounds", ROUNDS, "--epochs", 2),
-    ]
-    words[2:2] = [divided_digits / "g.st"]
-    words += ["--data", "digits", "--batch-size", 16, "--hidden", 8]
-    words += ["--save-every", every, "-q", "-o", output]
+    plan = federated(divided_digits, 0.2, "--rounds", ROUNDS, "--epochs", 2)
+    words = ("evaluate", plan[0], divided_digits / "g.st", *plan[1:], *SMALL)
+    words += ("--batch-size", 16, "--save-every", every, "-q", "-o", output)
     return [str(word) for word in words]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(divided_digits):
-    path = divided_digits / "long.json"
+def undisturbed(divided_digits, tmp_path_factory):
+    path = tmp_path_factory.mktemp("undisturbed") / "long.json"
     assert furlkit(*long_command(divided_digits, path, 1000)) == 0
     assert len(epochs(path)) == EPOCHS
     return path.read_bytes()
@@ -112,25 +80,9 @@ def test_killed_at_every_save_between_and_within_repeats(
     divided_digits, tmp_path, until_done
 ):
     """Three clients train in each of two repeats."""
-    words = [
-        "evaluate",
-        "semi",
-        divided_digits / "g.st",
-        "--data",
-        "digits",
-        "--hidden",
-        8,
-    ]
+    words = ["evaluate", "semi", divided_digits / "g.st", *SMALL]
     words += ["--fraction", 0.05, "--rounds", 1, "--epochs", 1, "--batch-size", 12]
-    words += [
-        "--partition",
-        divided_digits / "p.st",
-        "--repeats",
-        2,
-        "-q",
-        "--save-every",
-        0,
-    ]
+    words += ["--partition", divided_digits / "p.st", "--repeats", 2, *EVERY_STEP]
     calm, output = tmp_path / "calm.json", tmp_path / "long.json"
     assert furlkit(*words, "-o", calm) == 0
     deaths = until_done(ProgressFile, "save", *words, "-o", output)
@@ -143,25 +95,15 @@ def test_killed_at_every_save_between_and_within_repeats(
 
 
 def test_a_kill_after_the_first_repeat_does_not_train_it_again(
-    divided_digits, tmp_path, monkeypatch
+    divided_digits, tmp_path, monkeypatch, dies_at
 ):
-    words = [
-        "evaluate",
-        "semi",
-        divided_digits / "g.st",
-        "--data",
-        "digits",
-        "--hidden",
-        8,
-    ]
+    words = ["evaluate", "semi", divided_digits / "g.st", *SMALL]
     words += ["--mode", "central", "--fraction", 0.1, "--epochs", 2, "--batch-size", 16]
-    words += ["--repeats", 2, "-q", "--save-every", 0]
+    words += ["--repeats", 2, *EVERY_STEP]
     calm, output = tmp_path / "calm.json", tmp_path / "long.json"
     assert furlkit(*words, "-o", calm) == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(finetune.rounds.Repeats, "results", killed)
-        with pytest.raises(Killed):
-            furlkit(*words, "-o", output)
+    with dies_at(finetune.rounds.Repeats, "results"):
+        furlkit(*words, "-o", output)
     made = []
     original = finetune.rounds.Finetuning.finish
     with monkeypatch.context() as patch:

@@ -10,7 +10,7 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.stages.evaluate.work import personal
-from tests.helpers import furlkit, save_digits
+from tests.helpers import few_digits, furlkit
 
 FAST = ("--epochs", 1, "--batch-size", 20, "-q")
 HEAD = ("--epochs", 20, "--lr", 0.1, "--probes", 2)
@@ -27,13 +27,9 @@ METHODS = {
 @pytest.fixture(scope="module")
 def three_clients(tmp_path_factory):
     """Digits: 180 to train on, of three clients, and 60 to test on."""
-    folder = tmp_path_factory.mktemp("personal")
-    save_digits(folder, 180, 60)
-    data = ("--data", folder / "d.npz")
-    assert furlkit("partition", *data, "--clients", 3, "-o", folder / "p") == 0
-    assert furlkit("partition", *data, "--clients", 1, "-o", folder / "one") == 0
-    net = ("--width", 0.05, "--projector", "8,4")
-    assert furlkit("init", *data, *net, "-o", folder / "g0") == 0
+    folder = few_digits(tmp_path_factory.mktemp("personal"), 3)
+    one = ("--data", folder / "d.npz", "--clients", 1, "-o", folder / "one")
+    assert furlkit("partition", *one) == 0
     return folder
 
 
@@ -264,7 +260,8 @@ def test_lbfgs_and_a_preset_of_linear_serve_too(three_clients, method, run, tmp_
     )
     assert run(*words, "--solver", "lbfgs", "-o", tmp_path / "x.json").code == 0
     assert "probes" not in json.loads((tmp_path / "x.json").read_text())
-    assert run(*words, "--preset", "moco", "-o", tmp_path / "y.json").code == 0
+    preset = ("--preset", "moco", "--probes", 1)
+    assert run(*words, *preset, "-o", tmp_path / "y.json").code == 0
     options = json.loads((tmp_path / "y.json").read_text())["options"]
     assert (options["lr"], options["milestones"]) == (30, [60, 80])
 

@@ -6,27 +6,22 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 
-from furlkit.data.sets.source import Source
 from furlkit.files.partition import read_partition
 from tests.helpers import NET, furlkit
+from tests.stages.evaluate.styles import STYLES, digits_in_styles
 
 HEAD = ("--epochs", 20, "--lr", 0.1, "--probes", 2)
-STYLES = ("ink", "Real World")
 
 
 @pytest.fixture(scope="module")
 def clients_of_styles(tmp_path_factory):
     """Digits in two styles, black on white and white on black; two clients of each."""
     folder = tmp_path_factory.mktemp("styles")
-    for split, count in (("train", 240), ("test", 90)):
-        digits = Source("digits", split=split).images()
-        images, labels = digits.images[:count].copy(), digits.labels[:count]
-        domains = (np.arange(count) % 3 == 0).astype(int)
-        images[domains == 1] = 255 - images[domains == 1]
-        arrays = {"images": images, "labels": labels, "domains": domains}
+    for split, arrays in digits_in_styles():
         np.savez(folder / f"{split}.npz", **arrays, domain_names=np.array(STYLES))
         for number, style in enumerate(STYLES):
-            own = {k: v[domains == number] for k, v in arrays.items() if k != "domains"}
+            mine = arrays["domains"] == number
+            own = {k: arrays[k][mine] for k in ("images", "labels")}
             np.savez(folder / f"{split}_{style}.npz", **own)
     data = ("--data", folder / "train.npz")
     assert furlkit("init", *data, *NET, "-o", folder / "g") == 0

@@ -12,7 +12,7 @@ from furlkit.files.private import read_private
 from furlkit.models.style import filled_generator
 from furlkit.randomness import torch_generator
 from furlkit.weights import below
-from tests.helpers import furlkit, save_digits
+from tests.helpers import few_digits, furlkit
 
 NET = ("--width", 0.05, "--projector", "16,8")
 FAST = ("--epochs", 1, "--batch-size", 90, "-q")
@@ -23,11 +23,8 @@ HOW = LinearSettings(lr=0.03, epochs=40)
 @pytest.fixture(scope="module")
 def styled_clients(tmp_path_factory):
     """Two clients after a round with infusion; digits to train and test on."""
-    folder = tmp_path_factory.mktemp("personal")
-    save_digits(folder, 180, 60)
+    folder = few_digits(tmp_path_factory.mktemp("personal"), 2, NET)
     data = ("--data", folder / "d.npz")
-    assert furlkit("partition", *data, "--clients", 2, "-o", folder / "p") == 0
-    assert furlkit("init", *data, *NET, "-o", folder / "g0") == 0
     both = (folder / "p", folder / "g0", *data, *FAST, "--client", "0-1")
     assert furlkit("pretrain-style", *both, "-o", folder / "s{client}") == 0
     files = ("--private", folder / "s{client}", "--private-out", folder / "k{client}")
