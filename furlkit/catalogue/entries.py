@@ -377,7 +377,7 @@ class Rule(Method):
     server's memory; rule(uploads, state, **options) then returns the pieces of the model
     and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
     BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
-    parent without these parts.
+    parent without these parts. `private`: place of the function for --noise.
     """
 
     reads: str = "checkpoints"
@@ -385,6 +385,7 @@ class Rule(Method):
     state: tuple[str, ...] = ()
     averages: bool = False
     adds: tuple[str, ...] = ()
+    private: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
