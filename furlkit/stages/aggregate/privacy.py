@@ -235,8 +235,8 @@ def check_first_release(output: Path, facts: CheckpointFacts) -> None:
     if existing.privacy and existing.parent == facts.parent:
         raise UsageError(
             f"{output}: already has a noisy sum of this round; a second sum with other "
-            "noise doubles the cost, which no header would count. Keep the file; remove it "
-            "only if nobody has seen it"
+            "noise doubles the cost, which no header would count. Keep the file, or remove "
+            "the file if nobody has read the model"
         )
 
 
