@@ -29,12 +29,16 @@ def test_the_cohort_is_the_number_of_clients_and_terms_are_equal(plan, clients):
 
 def test_simulated_noise_is_z_times_20_over_n():
     lines = tomllib.loads(RECIPE.read_text())["table"]["simulated"]["lines"]
-    simulated = {k: v for k, v in lines.items() if k.startswith("N = ")}
+    simulated = {k: v for k, v in lines.items() if "clients" in k}
     assert len(simulated) == 6
     for label, text in simulated.items():
-        number = label.split(", z")[0].removeprefix("N = ")
-        z = label.rpartition(" = ")[2]
-        people = int(number.replace(",", ""))
-        assert float(text.partition("noise=")[2]) == pytest.approx(
-            float(z) * 20 / people
-        )
+        number, z = label.split(" clients, noise ")
+        expected = float(z) * 20 / int(number.replace(",", ""))
+        assert float(text.partition("noise=")[2]) == pytest.approx(expected)
+
+
+def test_labels_fit_series():
+    """compare --series LABEL=FILE ends a label at the first =."""
+    found = tomllib.loads(RECIPE.read_text())
+    labels = {*found["lines"]["noise"], *found["table"]["simulated"]["lines"]}
+    assert len(labels) == 12 and not any("=" in label for label in labels)
