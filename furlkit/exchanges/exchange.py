@@ -15,7 +15,7 @@ The options of the catalogue entry declare the files; an exchange that writes a 
 the content hash into `Trained.results`, by the role of the declaration.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ from torch import Tensor
 from furlkit import catalogue
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.exchanges.usage import Values
+from furlkit.exchanges.usage import is_asked_for as is_asked_for  # For plugins.
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
@@ -41,8 +43,6 @@ from furlkit.training.plan import Plan
 from furlkit.training.run import Jobs
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors
-
-Values = Mapping[str, Any]  # Values of a command line, by the keys of the options.
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Exchange(Protocol):
     memory: tuple[str, ...] = ()
 
     def __init__(self, values: Values) -> None:
-        """Read the options; raise a UsageError for contradictory options."""
+        """Read the options; `check` of the catalogue entry has checked the options."""
 
     def open(self, setup: Setup) -> None:
         """Open the clients' inputs and compare the inputs with the model."""
@@ -187,19 +187,6 @@ class Exchange(Protocol):
     def finish(self, client: Client, trained: Trained) -> Kept:
         """Write the shared files; return the tensors for the private file."""
         return Kept({}, {})
-
-
-def active_terms(values: Values) -> list[catalogue.Term]:
-    """Terms that the command line turns on."""
-    terms = catalogue.terms().values()
-    return [term for term in terms if values[catalogue.key_of(term.switch)]]
-
-
-def is_asked_for(exchange: str, values: Values) -> bool:
-    """Return whether the objective or an active term lists an exchange."""
-    objective = catalogue.objectives()[values["objective"]]
-    asked = [objective.exchanges, *(term.exchanges for term in active_terms(values))]
-    return any(exchange in names for names in asked)
 
 
 def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:

@@ -21,7 +21,7 @@ from furlkit.catalogue import (
 from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
 from furlkit.files.container.header import Header
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import is_kind
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
@@ -266,7 +266,7 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             continue
         if option.second:
             found["-o"] = kind.kinds
-        elif kind.kind in KINDS and _is_written(link.header, option, options):
+        elif is_kind(kind.kinds[0]) and _is_written(link.header, option, options):
             found[f"--{option.name}"] = kind.kinds
     return found
 
