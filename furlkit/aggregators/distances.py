@@ -49,13 +49,16 @@ def distances_from_median(uploads: Uploads, statistics: bool) -> np.ndarray:
     return _lengths(total)
 
 
-def distances_from_parent(uploads: Uploads) -> np.ndarray:
-    """||w_k - w_g|| for each upload, (m,); w_g is the parent."""
+def distances_from_parent(uploads: Uploads, statistics: float = 0.0) -> np.ndarray:
+    """||w_k - w_g|| for each upload, (m,); w_g is the parent.
+
+    `statistics`: factor for the changes of BatchNorm's statistics.
+    """
     total = np.zeros(len(uploads.clients))
     for name in uploads.names:
-        if not is_batchnorm_statistic(name):
-            for moved in uploads.stacked(name, _from_first, parent=True):
-                total += _squares(moved[1:])
+        factor = statistics if is_batchnorm_statistic(name) else 1.0
+        for moved in uploads.stacked(name, _from_first, parent=True) if factor else ():
+            total += factor**2 * _squares(moved[1:])
     return _lengths(total)
 
 

@@ -377,7 +377,7 @@ class Rule(Method):
     server's memory; rule(uploads, state, **options) then returns the pieces of the model
     and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
     BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
-    parent without these parts.
+    parent without these parts. `private`: place of the function for --noise.
 
     A rule for other files than models is rule(uploads, **options) -> Combined, see
     `furlkit.aggregators.shared`. `same`: facts and sizes that the uploads share, besides
@@ -392,6 +392,7 @@ class Rule(Method):
     state: tuple[str, ...] = ()
     averages: bool = False
     adds: tuple[str, ...] = ()
+    private: str = ""
     same: tuple[str, ...] = ()
     images: bool = False
     check: str = ""

@@ -88,6 +88,18 @@ COMMAND = command("aggregate",
     single site can shift the result. Signatures and --members work. Counters are rounded
     means.
 
+    --rule clip --noise Z gives each client differential privacy against everybody who
+    sees the global models; the server still sees the uploads. A client changes the sum of
+    the updates by at most --clip, and noise of deviation Z times --clip hides the change;
+    the sum is divided by --cohort. The header has epsilon at --delta over all rounds since
+    init, with and without a single client; replacing a client's upload by another upload
+    has up to the epsilon of Z / 2. Noise comes from the operating system: replay is
+    impossible, and a second sum of a round is refused. The header has no names, hashes,
+    shares or counts of clients. BatchNorm statistics are clipped and get noise like
+    weights (--clip-statistics), or are left out (--bn keep); counters come from --parent.
+    A round after a round without noise is refused. Noise does not cover files other than
+    the global model: --report, rows, similarities, uploads.
+
     The model of round 0 has no target network. Target networks of uploads are then
     compared with the online network of --parent, from which objectives copy the target.
 
@@ -126,6 +138,9 @@ COMMAND = command("aggregate",
           masked_*.safetensors -o global_1.safetensors
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule clip --clip 3 --noise 1 --delta 1e-5 --cohort 100 \\
+          --parent exp/r000/global.safetensors exp/r001/client_*.safetensors \\
+          -o exp/r001/global.safetensors
     """,
     lambda: Argument("inputs", File(_kinds("reads"), "client", "received"), "UPLOAD...",
                      several=True),

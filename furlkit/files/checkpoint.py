@@ -30,7 +30,8 @@ class CheckpointFacts:
     heads. `reading`: window of the images; None for 8-bit images. `state`: content hash
     of the server's state written together with a global model. `run`: id of the run, by
     init, which later files inherit: a hash (`run_id`), or the name of init --run-name.
-    None in files of earlier versions.
+    None in files of earlier versions. `privacy`: epsilon, delta and the rounds with noise
+    so far (aggregate --noise). `next_clip`: clip norm of the next round, if adaptive.
     """
 
     role: str
@@ -52,6 +53,8 @@ class CheckpointFacts:
     reading: dict[str, Any] | None = None
     state: str | None = None
     run: str | None = None
+    privacy: dict[str, Any] | None = None
+    next_clip: float | None = None
 
 
 @dataclass(frozen=True)

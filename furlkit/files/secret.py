@@ -16,6 +16,8 @@ from furlkit.files.opening import read_bytes
 LENGTH = 32
 # Entry of the recorded options of files whose draws come from a secret.
 DRAWN_BY, SECRET = "drawn-by", "secret"
+# Value of the entry for draws of the operating system, which no file records.
+SYSTEM = "operating system"
 
 
 def read_secret(path: Path) -> int:

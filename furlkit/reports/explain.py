@@ -82,6 +82,7 @@ def describe_model(facts: Facts, uploads: int = 0) -> str:
         if examples and uploads:
             clients = counted(uploads, "client")
             text += f", averaged from {clients} with {{examples}} images"
+    text += privacy_text(facts)
     # Format version 1 has left_out instead of statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
@@ -93,6 +94,14 @@ def describe_model(facts: Facts, uploads: int = 0) -> str:
     if isinstance(heads, dict) and isinstance(parts, list):
         text += "" if heads.keys() <= set(map(str, parts)) else "; only its {parts}"
     return text.format_map(_words(facts))
+
+
+def privacy_text(facts: Facts) -> str:
+    """Words about the guarantee of aggregate --noise; empty without a guarantee."""
+    epsilon, delta = (lookup(facts, f"privacy.{name}") for name in ("epsilon", "delta"))
+    if not is_number(epsilon) or not is_number(delta):
+        return ""
+    return f", with noise: epsilon {epsilon:.4g} at delta {delta:g} for each client"
 
 
 def describe_metrics(metrics: Facts) -> str:

@@ -58,6 +58,40 @@ _ADAPTIVE = (
            "tau, added to sqrt(v): a larger tau gives less adaptive steps."),
 )
 
+# Options for differential privacy; the options of a fixed clip norm come first.
+_PRIVATE = (
+    Option("noise", Number(low=1e-6),
+           help="Differential privacy for each client: add Gaussian noise to the sum of "
+                "the clipped updates; z, deviation of the noise divided by --clip. Noise "
+                "comes from the operating system: equal commands give different models, "
+                "and replay is impossible. Needs --clip, --delta and --cohort.",
+           usual="no noise", newer=True),
+    Option("delta", Number(above=0, below=1), needs="noise", newer=True,
+           help="Probability of a larger loss of privacy than epsilon; far below 1 "
+                "divided by the number of clients."),
+    Option("cohort", Whole(1), needs="noise", newer=True,
+           help="M, number of clients of a round, a public number and the divisor of the "
+                "noisy sum; with sampling, the expected number. Without sampling, fewer "
+                "or more uploads are refused."),
+    Option("sampling-rate", Number(above=0, high=1), 1.0, needs="noise", newer=True,
+           help="Probability of each client to join a round, by a separate and secret "
+                "draw; lowers epsilon."),
+    Option("clip-statistics", Number(above=0), needs="noise", newer=True,
+           help="S: with --bn average, a change of BatchNorm statistics of length S counts "
+                "as much as an update of length C, and gets noise of z S. --bn keep leaves "
+                "the statistics out.", usual="--clip"),
+    Option("clip-quantile", Number(0, 1), needs="noise", newer=True,
+           help="Adaptive clip norm: share of updates that are not shortened. --clip is "
+                "the norm of the first round; the header has the norm of the next round.",
+           usual="a fixed --clip"),
+    Option("count-noise", Number(above=0), needs="clip-quantile", newer=True,
+           help="Deviation of the noise of the count of updates that are not shortened. "
+                "The noise of the sum grows, so that both together cost --noise.",
+           usual="the larger of --noise and --cohort / 20"),
+    Option("clip-rate", Number(above=0), 0.2, needs="clip-quantile", newer=True,
+           help="eta_C, learning rate of the logarithm of the clip norm."),
+)
+
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
         options=(
@@ -123,11 +157,15 @@ RULES = named(
         options=(*_ROBUST,
             Option("clip", Number(above=0), help="C, the longest update.",
                    usual="the median length"),
+            *_PRIVATE,
         ),
         paper=papers.SUN,
-        equation="norm clipping",
+        equation="norm clipping; with `--noise` McMahan et al. 2018, Algorithm 1; "
+                 "with `--clip-quantile` Andrew et al. 2021, Algorithm 1",
         parent=True,
-        printed="as printed with `--clip`; by default C is the median length",
+        private="furlkit.aggregators.private_mean:private_mean",
+        printed="as printed with `--clip`; by default C is the median length; "
+                "`--noise` also clips BatchNorm statistics, or leaves them out",
     ),
     Rule("l-dawa", "the mean, layers weighted by the angle to the global model",
         "furlkit.aggregators.l_dawa:l_dawa",

@@ -372,7 +372,8 @@ def _scores(metrics: Sequence[Metrics]) -> Iterator[Scored]:
     for path, document, number, value in sorted(found, key=lambda e: (e[2], e[0])):
         name = plain(protocol_of(document))
         name = f"{plain(path.stem)} ({name})" if name in several else name
-        images, epsilon = document.get("test_examples"), document.get("epsilon")
+        images = document.get("test_examples")
+        epsilon = lookup(facts_of(document), "privacy.epsilon")
         images = images if type(images) is int else 0
         yield Scored(name, number, float(value), images, _number(epsilon), path)
 

@@ -43,6 +43,12 @@ from furlkit.stages.aggregate.clients import (
     of_last_round,
     open_client,
 )
+from furlkit.stages.aggregate.privacy import (
+    Privacy,
+    check_first_release,
+    summary,
+    take,
+)
 from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.stages.aggregate.state import (
     OldState,
@@ -97,6 +103,7 @@ def _combined(
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     complete = settings.pop("complete", False)
+    privacy = take(options, settings, clients)
     _check_report(options, report, staleness)
     members = read_members(options.members) if options.members else None
     clients = capped(clients, partition, members)
@@ -112,6 +119,8 @@ def _combined(
     by_file = listed or how not in ("examples", "uniform")
     given = {"weights": "given"} if by_file else {}
     provenance = provenance_of(options, clients, shares=shares, **given)
+    if privacy:
+        facts, provenance = privacy.facts(facts), privacy.provenance(options)
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
     rule = catalogue.rules()[options.rule]
@@ -124,7 +133,9 @@ def _combined(
     more = by_role("aggregate", partition=partition, parent=parent, state=state)
     provenance = replace(provenance, inputs={**provenance.inputs, **more})
     function = partial(catalogue.load(rule.function), **settings)
-    job = _Job(function, clients, shares, entries, model, held, state, start)
+    if privacy:
+        function = partial(catalogue.load(rule.private), **privacy.applied)
+    job = _Job(function, clients, shares, entries, model, held, state, start, privacy)
     return _made(options, job, facts, provenance, report)
 
 
@@ -153,6 +164,8 @@ def _open(
         partition=partition,
         statistics=rule.averages and used["bn"] == "average",
         names=_names_of_earlier_uploads(values),
+        # With noise, values of a client must not decide about another client.
+        sizes=not used.get("noise"),
     )
     opening = partial(_open_client, rule)
     return open_uploads(values, Kind(("checkpoint",), opening, examined, together))
@@ -206,7 +219,10 @@ def _made(
         facts = replace(facts, state=state)
     if made := existing_result(options, "checkpoint", provenance, facts):
         return made
+    if job.privacy:
+        check_first_release(options.output, facts)
     if not options.dry_run:
+        facts = replace(facts, next_clip=job.next_clip())
         header = provenance.header("checkpoint", facts)
         with job.uploads() as uploads:
             pieces, _ = job.apply(uploads, uploads.state)
@@ -253,6 +269,8 @@ def _data(job: "_Job", facts: CheckpointFacts) -> dict[str, Any]:
 
 
 def _counted(facts: CheckpointFacts) -> str:
+    if facts.privacy:
+        return summary(facts)
     if facts.examples is None:
         return "without numbers of examples"
     return f"{facts.examples:,} examples"
@@ -273,6 +291,7 @@ class _Job(NamedTuple):
     held: list[Entry]
     state: Container | None
     start: Checkpoint | None
+    privacy: Privacy | None
 
     @property
     def unsent(self) -> dict[str, np.ndarray]:
@@ -290,6 +309,13 @@ class _Job(NamedTuple):
             files = stack.enter_context(Lockstep([*before, *opened]))
             state = stack.enter_context(OldState(self.state)) if self.state else None
             yield _Uploads(files, self, state)
+
+    def next_clip(self) -> float | None:
+        """Clip norm of the next round, if the uploads decide."""
+        if self.privacy is None:
+            return None
+        with self.uploads() as uploads:
+            return self.privacy.next_clip(uploads)
 
     def apply(
         self, uploads: Uploads, state: Pieces | None
@@ -352,6 +378,8 @@ def _report(
 
     With --strict such clients are an error: the report exists, the result does not.
     """
+    if job.privacy:  # Noise would hide the effect of an upload.
+        job = job._replace(rule=partial(job.rule, noise=0.0))
     with job.uploads() as uploads:
         state = uploads.state
         found = describe(uploads, lambda some: job.apply(some, state)[0], options.rule)

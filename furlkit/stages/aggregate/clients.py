@@ -71,12 +71,13 @@ def check_together(
     partition: Partition | None,
     statistics: bool,
     names: frozenset[str],
+    sizes: bool,
 ) -> None:
     """Refuse uploads that do not fit each other.
 
     With `several_rounds`, older models are allowed and may have other parts. If uploads
     have different parts, an upload with exactly the tensors `names` decides, otherwise
-    the most frequent parts.
+    the most frequent parts. `sizes`: compare the sizes of values too.
     """
     newest = of_last_round(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
@@ -92,7 +93,8 @@ def check_together(
         check_same(clients, fact, values, "train all clients from one global model")
     if partition:
         check_members(clients, partition)
-    check_sizes(clients, statistics)
+    if sizes:
+        check_sizes(clients, statistics)
 
 
 def _layout(client: Client) -> tuple:

@@ -101,6 +101,7 @@ def _facts(parent: Sent, masked: Any) -> CheckpointFacts:
         ("client", "examples", "classes", "partition", "loss", "state")
     )
     unknown |= {"cluster_head": None, "cluster_losses": None}
+    unknown |= {"privacy": None, "next_clip": None}
     return replace(
         parent.facts, role="global", round=masked.round, statistics=masked.statistics,
         **about, **unknown,

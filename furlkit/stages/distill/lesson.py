@@ -101,6 +101,8 @@ def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts
         examples=start.examples if own else examples,
         parent=model.content,
         loss=None,
+        privacy=None,  # A teacher may know clients; epsilon is of aggregate's model.
+        next_clip=None,
         parts=start.parts and [part for part in start.parts if part in net],
     )
 

@@ -11,6 +11,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, open_checkpoint
 from furlkit.models.description import Architecture
 from furlkit.reports.differences import wilson
+from furlkit.reports.explain import privacy_text
 from furlkit.reports.metrics import number, protocol_of, read_one
 from furlkit.reports.table import render
 from furlkit.reports.text import counted
@@ -195,6 +196,8 @@ def _training_lines(model: Checkpoint) -> Iterator[str]:
     )
     if facts.run:
         yield f"Run: `{_code(facts.run)}`"
+    if words := privacy_text(vars(facts)):
+        yield f"Differential privacy{words.removeprefix(',')}"
 
 
 def _data(model: Checkpoint, uploads: Sequence[CheckpointFacts]) -> str:

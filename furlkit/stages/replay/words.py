@@ -22,6 +22,7 @@ from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
 from furlkit.files.container.header import Header
 from furlkit.files.kinds import is_kind
+from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
 
@@ -41,6 +42,10 @@ def reason_against(link: Link) -> str:
         return "format version 1 does not record options by flags"
     if header.options.get("scheme") == "file":
         return "the header does not record the indices of --split-file"
+    if header.options.get(DRAWN_BY) == SYSTEM:
+        return (
+            "the noise came from the operating system and is not recorded, on purpose"
+        )
     if header.options.get("weights") == "given":
         return "the header does not record the file of --weights or --members, only the shares"
     if _has_client(header.stage) and not is_client(header.facts.get("client")):

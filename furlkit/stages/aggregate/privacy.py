@@ -1,0 +1,246 @@
+"""aggregate --noise: differential privacy for each client.
+
+This module refuses options that break the guarantee, continues the history of the parent,
+and decides which facts about the clients a header may have: none but public options.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from furlkit import console
+from furlkit.aggregators.accountant import Rounds, epsilon_of
+from furlkit.aggregators.private_mean import next_clip, noise_of_sum, update_lengths
+from furlkit.aggregators.uploads import Uploads
+from furlkit.errors import FurlkitError, InputError, TooEarlyError, UsageError
+from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.secret import DRAWN_BY, SYSTEM
+from furlkit.inputs.members import read_members
+from furlkit.inputs.uploads import Upload, UploadOptions
+
+# Options of --noise, by key; the function of the rule gets APPLIED.
+APPLIED = ("clip", "clip_statistics", "noise", "cohort")
+OPTIONS = (
+    *APPLIED[1:],
+    *("delta", "sampling_rate", "clip_quantile", "count_noise", "clip_rate"),
+)
+NEEDED = {
+    "clip": "C; the median length is a fact about the clients",
+    "delta": "D, the accepted probability of a larger loss: far below 1 / clients",
+    "cohort": "M, the number of clients of a round: the divisor of the noisy sum",
+}
+# Facts of a mean that single clients change, without noise.
+UNTOLD = ("examples", "classes", "loss", "cluster_head", "cluster_losses")
+
+
+class Privacy(NamedTuple):
+    """Options of --noise after the parent is known; `clip` may be of the last round.
+
+    `history` includes this round. `noise`: noise multiplier of the sum, which is larger
+    than --noise if the count of an adaptive clip norm costs privacy too.
+    """
+
+    options: dict[str, Any]
+    history: tuple[Rounds, ...]
+    clip: float
+    noise: float
+    count_noise: float | None
+
+    @property
+    def applied(self) -> dict[str, Any]:
+        """Options for the function of the rule."""
+        own = {"clip": self.clip, "noise": self.noise}
+        return {name: self.options[name] for name in APPLIED} | own
+
+    @property
+    def fact(self) -> dict[str, Any]:
+        """Entry `privacy` of the header."""
+        delta = self.options["delta"]
+        epsilon = float(f"{epsilon_of(self.history, delta):.6g}")
+        history = [each._asdict() for each in self.history]
+        return {
+            "epsilon": epsilon, "delta": delta, "unit": "client", "clip": self.clip,
+            "noise": self.noise, "history": history,
+        }  # fmt: skip
+
+    def facts(self, facts: CheckpointFacts) -> CheckpointFacts:
+        """Facts of the result: the guarantee, and nothing else about the clients."""
+        nothing: dict[str, Any] = dict.fromkeys(UNTOLD)
+        return replace(facts, privacy=self.fact, **nothing)
+
+    def provenance(self, options: UploadOptions) -> Provenance:
+        """Provenance without uploads and shares: their hashes are facts about clients."""
+        return Provenance("aggregate", {**options.recorded, DRAWN_BY: SYSTEM})
+
+    def next_clip(self, uploads: Uploads) -> float | None:
+        """Clip norm of the next round, with --clip-quantile."""
+        if self.count_noise is None:
+            return None
+        own = {name: self.options[name] for name in ("clip_quantile", "clip_rate")}
+        scale = self.clip / (self.options["clip_statistics"] or self.clip)
+        return next_clip(
+            update_lengths(uploads, scale), clip=self.clip, **own,
+            count_noise=self.count_noise, cohort=self.options["cohort"],
+        )  # fmt: skip
+
+
+def check_usage(values: Mapping[str, Any]) -> None:
+    """Refuse options that break the guarantee, before opening uploads."""
+    if not values.get("noise"):
+        return
+    for name, words in NEEDED.items():
+        if values[name] is None:
+            raise UsageError(f"--noise: give --{name} {words}")
+    if values["weights"] != "uniform":
+        raise UsageError(
+            f"--weights {values['weights']} does not apply beside --noise: clients have "
+            "equal weights, because a weight is a further fact about a client"
+        )
+    if values["max_share"] is not None:
+        raise UsageError(
+            "--max-share does not apply beside --noise: shares are equal, and the divisor "
+            "is --cohort"
+        )
+    if values["members"] and read_members(values["members"]).weights:
+        raise UsageError(
+            f"--members {values['members']}: has weights; beside --noise, clients have "
+            "equal weights; remove weight="
+        )
+    _count_noise(values)
+    _warn(values)
+
+
+def _warn(values: Mapping[str, Any]) -> None:
+    clients = values["cohort"] / values["sampling_rate"]
+    if values["delta"] * clients >= 1:
+        console.warn(
+            f"--delta {values['delta']:g}: with {clients:,.0f} clients, such a delta allows "
+            f"to publish a client; choose far below {1 / clients:.1g}"
+        )
+    if values["report"]:
+        console.warn(
+            f"{values['report']}: a report has exact numbers of single clients, outside "
+            "the guarantee; keep the report at the server"
+        )
+    if values["sampling_rate"] < 1:
+        console.info(
+            f"--sampling-rate {values['sampling_rate']:g}: epsilon holds if each client "
+            "joins a round by a separate, secret draw; draws of a recipe come from the "
+            "recorded seed, good for experiments only"
+        )
+
+
+def _count_noise(options: Mapping[str, Any]) -> float | None:
+    """sigma_b, noise of the count of unclipped updates; None for a fixed clip norm."""
+    if options["clip_quantile"] is None:
+        return None
+    least, given = options["noise"], options["count_noise"]
+    found = max(least, options["cohort"] / 20) if given is None else given
+    if 2 * found <= least:
+        raise UsageError(
+            f"--count-noise {found:g}: the count alone costs more privacy than --noise "
+            f"{least:g} allows; give more than {least / 2:g}"
+        )
+    return found
+
+
+def take(
+    options: UploadOptions, settings: dict[str, Any], clients: Sequence[Upload]
+) -> Privacy | None:
+    """Remove the options of --noise from the settings; None without noise."""
+    own = {name: settings.pop(name) for name in OPTIONS if name in settings}
+    parent = open_checkpoint(options.parent)[1] if options.parent else None
+    if not own.get("noise") or options.parent is None or parent is None:
+        _name_end(options.parent, parent)
+        return None
+    own["clip"] = settings.pop("clip")
+    _check_number(own, clients)
+    history = _extended(_history(options.parent, parent), own)
+    clip = parent.next_clip if own["clip_quantile"] is not None else None
+    count_noise = _count_noise(own)
+    z = noise_of_sum(own["noise"], count_noise)
+    return Privacy(own, history, clip or own["clip"], z, count_noise)
+
+
+def _name_end(path: Path | None, parent: CheckpointFacts | None) -> None:
+    """Warn if a round without noise follows rounds with noise."""
+    if parent and parent.privacy:
+        console.warn(
+            f"{path}: was made with epsilon {parent.privacy.get('epsilon')}; without "
+            "--noise, the result has no guarantee"
+        )
+
+
+def _check_number(options: dict[str, Any], clients: Sequence[Upload]) -> None:
+    """Without sampling, the number of uploads must be the promised number."""
+    count, cohort = len(clients), options["cohort"]
+    if options["sampling_rate"] < 1 or count == cohort:
+        return
+    if count < cohort:
+        found = "1 client has" if count == 1 else f"{count} clients have"
+        raise TooEarlyError(
+            f"{found} reported, --cohort promises {cohort}; run this command again after "
+            "more uploads"
+        )
+    raise InputError(
+        f"{clients[-1].path}: is upload {count} of a round of --cohort {cohort}; a larger "
+        "cohort needs a larger --cohort from the first round"
+    )
+
+
+def _history(path: Path, parent: CheckpointFacts) -> tuple[Rounds, ...]:
+    """Rounds with noise before this round; refuse a parent with unprotected rounds."""
+    if parent.privacy is None and parent.round > 0:
+        raise InputError(
+            f"{path}: is the model of round {parent.round}, made without --noise: its "
+            "clients have no guarantee. Start from a model of init, or from a model made "
+            "with --noise"
+        )
+    entries = (parent.privacy or {}).get("history", [])
+    try:
+        known = tuple(Rounds(**entry) for entry in entries)
+        valid = all(
+            each.noise > 0 and 0 < each.sampling_rate <= 1 and each.rounds > 0
+            for each in known
+        )
+    except TypeError:
+        valid = False
+    if not valid or sum(each.rounds for each in known) < parent.round:
+        raise InputError(
+            f"{path}: the history of noise is incomplete; re-create the model"
+        )
+    return known
+
+
+def _extended(
+    history: tuple[Rounds, ...], options: dict[str, Any]
+) -> tuple[Rounds, ...]:
+    """The history with one more round; equal rounds are counted together."""
+    noise, rate = options["noise"], options["sampling_rate"]
+    if history and history[-1][:2] == (noise, rate):
+        return (*history[:-1], Rounds(noise, rate, history[-1].rounds + 1))
+    return (*history, Rounds(noise, rate, 1))
+
+
+def check_first_release(output: Path, facts: CheckpointFacts) -> None:
+    """Refuse a second noisy sum of a round: the header counts one sum per round."""
+    if not output.exists():
+        return
+    try:
+        _, existing = open_checkpoint(output)
+    except FurlkitError:
+        return
+    if existing.privacy and existing.parent == facts.parent:
+        raise UsageError(
+            f"{output}: already has a noisy sum of this round; a second sum with other "
+            "noise doubles the cost, which no header would count. Keep the file, or remove "
+            "the file if nobody has read the model"
+        )
+
+
+def summary(facts: CheckpointFacts) -> str:
+    """Words about the guarantee for the line of aggregate."""
+    known = facts.privacy or {}
+    return f"epsilon {known['epsilon']:.4g} at delta {known['delta']:g} for each client"
