@@ -415,7 +415,7 @@ def add_rule(monkeypatch):
     def add(function, *options):
         name = function.__name__
         place = f"{__name__}:{name}"
-        rule = Rule(name, "a toy", place, reads="checkpoints", options=options)
+        rule = Rule(name, "a toy", place, reads="checkpoint", options=options)
         monkeypatch.setitem(catalogue.RULES, name, rule)
         own = {option.key for option in catalogue.RULES["mean"].options}
         return {k: v for k, v in defaults("aggregate").items() if k not in own}
