@@ -23,6 +23,7 @@ from furlkit.recipes.expand import Plan, noted_in, record_path
 from furlkit.recipes.read import DEFAULTS, NAME, Recipe, Run, Stage
 
 JSON = "recipe.json"
+LONGEST_VALUE = 200  # Characters of an option's value in a warning.
 HALF_SIGN = re.compile(rb"\\u[dD][89a-fA-F]")
 RECORD = re.compile(rf"{NAME.pattern}-[0-9a-f]{{8}}\.txt")
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -186,8 +187,15 @@ def _difference(before: str, after: str) -> str:
     old, new = _options(before), _options(after)
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     both = ((key, old.get(key, "none"), new.get(key, "none")) for key in keys)
-    found = [f"{key} {before} -> {after}" for key, before, after in both]
+    found = [_change(*each) for each in both]
     return ", ".join(found) or "the order of the options"
+
+
+def _change(key: str, before: str, after: str) -> str:
+    """Name a changed option, with both values unless these are long lists of files."""
+    if max(len(before), len(after)) > LONGEST_VALUE:
+        return key
+    return f"{key} {before} -> {after}"
 
 
 def _options(text: str) -> dict[str, str]:

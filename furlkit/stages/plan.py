@@ -28,6 +28,7 @@ from furlkit.reports.text import counted
 from furlkit.runtime import no_search_for_garbage
 
 Check = Callable[[list[str]], dict[str, Any]]
+SHOWN = 6  # Folders of runs in the line of the result.
 CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
 # Marks near the beginning of a file written by plan, in any form.
 SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
@@ -73,7 +74,8 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
         return text, data
     counts = f"{counted(steps, 'step')} of {counted(len(plans), 'run')}"
     line = f"{options.output}: {counts}"
-    return f"{line} in {', '.join(folders)}", data
+    more = f" and {len(folders) - SHOWN:,} more" if folders[SHOWN:] else ""
+    return f"{line} in {', '.join(folders[:SHOWN])}{more}", data
 
 
 def _plans(recipe: Recipe, options: PlanOptions) -> list[Plan]:

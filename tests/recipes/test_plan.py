@@ -638,6 +638,16 @@ def test_the_graph_has_every_file_and_step(recipe, run, plan):
             assert f'-> "{path}"' in dot
 
 
+def test_many_runs_and_long_values_keep_messages_short(recipe, run):
+    seeds, out = "seed=0,1,2,3,4,5,6,7", "out=exp/{seed}"
+    first = run("plan", recipe(), seeds, out, "-o", "run.mk")
+    assert first.out.endswith(", exp/5 and 2 more\n")
+    other = run(
+        "plan", "recipe.toml", "seed=0", out, f"data={'x' * 300}", "-o", "run.mk"
+    )
+    assert "knn changes: --data; what" in other.err
+
+
 def test_a_plan_notes_the_settings_and_says_what_changes(recipe, run):
     first = run("plan", recipe(), "train=--epochs 2", "-o", "run.mk")
     assert first.code == 0 and "stale" not in first.err
