@@ -643,7 +643,7 @@ def test_many_runs_and_long_values_keep_messages_short(recipe, run):
     first = run("plan", recipe(), seeds, out, "-o", "run.mk")
     assert first.out.endswith(", exp/5 and 2 more\n")
     other = run(
-        "plan", "recipe.toml", "seed=0", out, f"data={'x' * 300}", "-o", "run.mk"
+        "plan", "recipe.toml", "seed=0", out, f"data={'x/' * 150}y", "-o", "run.mk"
     )
     assert "knn changes: --data; what" in other.err
 
