@@ -11,7 +11,14 @@ from furlkit.catalogue.entries import (
     group,
 )
 from furlkit.catalogue.families import RULE
-from furlkit.catalogue.groups import GENERAL, IN_OUT, SIGNERS, output
+from furlkit.catalogue.groups import (
+    ANONYMOUS,
+    GENERAL,
+    IN_OUT,
+    RECORD,
+    SIGNERS,
+    output,
+)
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -121,7 +128,7 @@ COMMAND = command("aggregate",
     """,
     Argument("inputs", File("checkpoint|features|similarity|masked", "client", "received"),
         "UPLOAD...", several=True),
-    group(IN_OUT, output("checkpoint|features|ensemble")),
+    group(IN_OUT, output("checkpoint|features|ensemble"), ANONYMOUS, RECORD),
     RULE,
     group("All rules",
         Option("at-least", Whole(1), 1,

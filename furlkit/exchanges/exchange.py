@@ -17,6 +17,7 @@ the content hash into `Trained.results`, by the role of the declaration.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,12 +27,15 @@ from torch import Tensor
 from furlkit import catalogue
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
+from furlkit.files.secret import site_secret
+from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Net
 from furlkit.models.description import Architecture
@@ -208,6 +212,29 @@ def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
     return FeatureFacts(
         "z", {}, str(number), number, setup.round, rows, parent=parent, run=run
     )
+
+
+def secret_pattern(values: Values, flag: str) -> str | None:
+    """Path of the secret for the draws of `flag`, with {client}.
+
+    None in a simulation, which draws by the seed.
+    """
+    if values["secret"] or values["partition"]:
+        return values["secret"]
+    if not values["private_out"]:
+        raise UsageError(
+            f"{flag}: without a PARTITION, a secret of the site decides the draws; give "
+            "--private-out, and the secret is beside the private file, or --secret FILE"
+        )
+    return str(Path(values["private_out"]).with_name("{client}.secret"))
+
+
+def protected_purpose(
+    setup: Setup, client: Client, secret: str | None, what: str
+) -> tuple[int, str, int, ClientId]:
+    """Purpose of draws that protect shared data: by the secret, else by the seed."""
+    first = site_secret(fill(secret, client.number)) if secret else setup.seed
+    return first, what, setup.round, client.number
 
 
 def make_exchanges(values: Values) -> dict[str, Exchange]:

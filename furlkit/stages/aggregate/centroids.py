@@ -17,6 +17,7 @@ from furlkit.inputs.uploads import (
     Sent,
     check_same,
     check_same_facts,
+    hides_names,
     provenance_of,
 )
 from furlkit.reports.text import counted
@@ -51,7 +52,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     counts = np.concatenate([_counts(client) for client in clients])
     found, held = rule(rows, counts, **options.settings)
     where = (np.arange(K), facts, provenance)
-    data["content"] = write_features(options.output, found, *where, counts=held)
+    # The counts add up to the images of all sites.
+    shown = None if hides_names(options, clients) else held
+    data["content"] = write_features(options.output, found, *where, counts=shown)
     return line, data
 
 

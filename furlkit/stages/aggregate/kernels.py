@@ -11,7 +11,7 @@ from furlkit.files.features import FeatureFacts, Features
 from furlkit.files.similarity import Similarity, write_similarity
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import open_uploads
-from furlkit.inputs.uploads import check_fit, provenance_of
+from furlkit.inputs.uploads import check_fit, provenance_of, shown_ids
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import name_repeats
 from furlkit.stages.aggregate.similarities import (
@@ -35,7 +35,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     name_repeats([client for client in clients if isinstance(client, Features)])
     if options.dry_run:
         return line, data
-    owners = [[client.facts.client or 0, n] for client in clients]
+    owners = [[client, n] for client in shown_ids(options, clients)]
     facts: FeatureFacts = replace(first, client=None, owners=owners, examples=n)
     provenance = provenance_of(options, clients)
     if made := existing_result(options, "similarity", provenance, facts):
