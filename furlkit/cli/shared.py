@@ -75,7 +75,10 @@ def _click_option(option: Option) -> click.Option:
     more: dict[str, Any]
     if isinstance(option.kind, catalogue.Flag):
         # Without a default, neither flag of a pair is given: the value is None.
-        more = {"is_flag": True, "default": option.default if option.negative else False}
+        more = {
+            "is_flag": True,
+            "default": option.default if option.negative else False,
+        }
         if option.negative:
             flags[-1] += f"/--{option.negative}"
     else:

@@ -72,8 +72,11 @@ def open_uploads(
     files = (*options.inputs, options.parent, options.state)
     files += (options.members, options.signers)
     check_output(options.output, files)
-    written = (options.output,)
-    for flag, path in (("--state-out", options.state_out), ("--record", options.record)):
+    written: tuple[Path, ...] = (options.output,)
+    for flag, path in (
+        ("--state-out", options.state_out),
+        ("--record", options.record),
+    ):
         if path:
             check_output(path, (*files, *written), flag)
             written += (path,)

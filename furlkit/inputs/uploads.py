@@ -198,9 +198,7 @@ def provenance_of(
     if not anonymous:
         return Provenance("aggregate", words, None, contents)
     withheld = withheld_by_server("aggregate", options.record, OF_SITES)
-    return Provenance(
-        "aggregate", {**words, ANONYMOUS: True}, None, contents, withheld
-    )
+    return Provenance("aggregate", {**words, ANONYMOUS: True}, None, contents, withheld)
 
 
 def hides_names(options: UploadOptions, clients: Sequence[Upload]) -> bool:
