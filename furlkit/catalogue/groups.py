@@ -232,7 +232,7 @@ RUNNING = group("Execution", *RUNTIME)
 ANONYMOUS = Option("anonymous", Flag(negative="named"),
     help="Leave out names of sites, hashes of uploads, shares and numbers of images; the "
          "whole header goes to a record. --named publishes the whole header.",
-    usual="--anonymous if a client has a name, --named if the clients have numbers",
+    usual="--anonymous if a client has a name or with --record, otherwise --named",
     newer=True)
 RECORD = Option("record", File("record", direction="kept"), metavar="FILE",
     help="Record of an anonymous output: the whole header, for replay, ledger and report. "

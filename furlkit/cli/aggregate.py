@@ -81,6 +81,13 @@ COMMAND = command("aggregate",
     same run of aggregate, the next --parent; any other combination is refused. The first
     round has no --state. The memory stays at the server.
 
+    An output for sites (clients with a name) leaves out names, hashes of uploads, shares
+    and numbers of images, of single sites and in total; rows of a dictionary are in an
+    order that depends on the rows alone, without owners. The header has the parent, the
+    round, the run and a hash. The whole header goes to --record, which stays at the
+    server; replay, ledger and report read the record. Keep the record out of folders that
+    sites can read. --named publishes the whole header.
+
     masked-sum adds models of `furlkit mask upload`: the server sees only the sum. Every
     site of the keys must report; a missing site voids the round. The server cannot check
     a single upload: no robust rule, --report or warning about clients applies, and a

@@ -43,23 +43,25 @@ def withheld_by_site(command: str, client: ClientId | None) -> Withheld | None:
     return Withheld(frozenset(shown), seed=True)
 
 
-def is_anonymous(chosen: bool | None, clients: Iterable[ClientId | None]) -> bool:
-    """Return whether to publish without names; the default for sites."""
-    return any(map(is_site, clients)) if chosen is None else chosen
+def is_anonymous(
+    chosen: bool | None, record: Path | None, clients: Iterable[ClientId | None]
+) -> bool:
+    """Return whether to publish without names; the default for sites and for a record."""
+    if record and chosen is False:
+        raise UsageError(
+            f"--record {record}: with --named the output has the whole header, and there "
+            "is no record; leave out --record or --named"
+        )
+    if chosen is None:
+        return record is not None or any(map(is_site, clients))
+    return chosen
 
 
 def withheld_by_server(
     command: str, record: Path | None, facts: Mapping[str, tuple[str, ...]]
 ) -> Withheld:
     """Entries for the server only: uploads by client, shares, and facts about sites."""
-    shown = frozenset(COMMANDS[command].roles) - {"client"}
+    shown = frozenset(
+        COMMANDS[command].roles
+    )  # Roles with a client are not among these.
     return Withheld(shown, frozenset({"shares"}), facts, record=record)
-
-
-def check_record(record: Path | None, anonymous: bool) -> None:
-    """Refuse a path of a record without a record."""
-    if record and not anonymous:
-        raise UsageError(
-            f"--record {record}: the header of the output has every entry, so there is no "
-            "record; give --anonymous, or leave out --record"
-        )

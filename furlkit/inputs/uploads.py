@@ -20,7 +20,6 @@ from furlkit.inputs.declared import by_role
 from furlkit.inputs.publishing import (
     ANONYMOUS,
     OF_SITES,
-    check_record,
     is_anonymous,
     withheld_by_server,
 )
@@ -193,9 +192,7 @@ def provenance_of(
     """Provenance of the result; `resolved`: options decided by the inputs."""
     contents = by_role("aggregate", inputs={c.facts.client: c for c in clients})
     words = {**options.recorded, **resolved}
-    anonymous = hides_names(options, clients)
-    check_record(options.record, anonymous)
-    if not anonymous:
+    if not hides_names(options, clients):
         return Provenance("aggregate", words, None, contents)
     withheld = withheld_by_server("aggregate", options.record, OF_SITES)
     return Provenance("aggregate", {**words, ANONYMOUS: True}, None, contents, withheld)
@@ -203,7 +200,8 @@ def provenance_of(
 
 def hides_names(options: UploadOptions, clients: Sequence[Upload]) -> bool:
     """Return whether the result names no client."""
-    return is_anonymous(options.anonymous, [client.facts.client for client in clients])
+    names = [client.facts.client for client in clients]
+    return is_anonymous(options.anonymous, options.record, names)
 
 
 def shown_ids(options: UploadOptions, clients: Sequence[Upload]) -> list[ClientId]:

@@ -15,7 +15,6 @@ from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import (
     ANONYMOUS,
-    check_record,
     is_anonymous,
     is_site,
     withheld_by_server,
@@ -73,8 +72,7 @@ def _withheld(
     """Entries that the header leaves out, of a site's model or of the server's model."""
     roles = [role.partition(" ") for role in contents]
     teachers = [client_of(name) for role, _, name in roles if role == "client"]
-    anonymous = is_anonymous(options.anonymous, teachers)
-    check_record(options.record, anonymous)
+    anonymous = is_anonymous(options.anonymous, options.record, teachers)
     if is_site(lesson.facts.client):
         return withheld_by_site("distill", lesson.facts.client)
     return withheld_by_server("distill", options.record, {}) if anonymous else None
