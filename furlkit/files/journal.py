@@ -94,6 +94,14 @@ def seconds_of(lines: Iterable[dict[str, Any]]) -> float:
     return total
 
 
+def cpu_seconds_of(lines: Iterable[dict[str, Any]]) -> float | None:
+    """Sum of the CPU seconds of a journal's epochs; None if an epoch does not tell."""
+    epochs = [line for line in lines if line.get("event") == "epoch"]
+    seconds = [line.get("cpu_seconds") for line in epochs]
+    told = [one for one in seconds if isinstance(one, int | float)]
+    return sum(told) if epochs and len(told) == len(epochs) else None
+
+
 def parse_line(text: str | bytes) -> dict[str, Any] | None:
     """Parse a line of a journal; None for an incomplete line."""
     try:

@@ -17,6 +17,7 @@ from furlkit import console
 from furlkit.catalogue import direction_of
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
+from furlkit.files.journal import Journal, cpu_seconds_of
 from furlkit.files.published import lacks_record
 from furlkit.files.similarity import kept_of
 from furlkit.reports.runs import File, objective_of, read_files, two_runs
@@ -240,6 +241,22 @@ def document(ledger: Ledger) -> dict[str, Any]:
             if t.file is None
         ],
     }  # fmt: skip
+
+
+def training_time(files: Iterable[File]) -> dict[str, Any]:
+    """CPU seconds of the trainings of files, from the journals beside the files.
+
+    The seconds are of training steps, by all threads of the process. A file without a
+    complete journal is counted as `untimed`.
+    """
+    trained = [file.path for file in files if file.stage == "local-train"]
+    seconds = [cpu_seconds_of(Journal(path).read()) for path in trained]
+    timed = [one for one in seconds if one is not None]
+    return {
+        "cpu_seconds": sum(timed),
+        "timed": len(timed),
+        "untimed": len(seconds) - len(timed),
+    }
 
 
 def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:

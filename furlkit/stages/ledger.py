@@ -21,6 +21,7 @@ from furlkit.reports.ledger import (
     flesd_equation_11,
     most_images,
     read_ledger,
+    training_time,
 )
 from furlkit.reports.table import check_format, render
 from furlkit.reports.text import byte_size, counted
@@ -36,21 +37,23 @@ def run(values: dict[str, Any]) -> Result:
     given = {key: v for key, v in values.items() if key not in READ_BEFORE}
     runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
     check_format(given["format"])
-    if plan and (runs or output):
-        raise UsageError(
-            f"--plan: takes no RUN and writes no file; leave out {output or runs[0]}"
-        )
+    time = given.pop("time")
+    if plan and (runs or output or time):
+        odd = output or (runs[0] if runs else "--time")
+        raise UsageError(f"--plan: takes no RUN and writes no file; leave out {odd}")
     if plan:
         return _plan(**given)
     if not runs:
         raise UsageError("ledger: give the folder of a run, or --plan")
-    return _count(runs, output, given["format"])
+    return _count(runs, output, given["format"], time)
 
 
-def _count(runs: Sequence[Path], output: Path | None, form: str) -> Result:
+def _count(runs: Sequence[Path], output: Path | None, form: str, time: bool) -> Result:
     """Count bytes sent and received by a run's clients, by round and by client."""
     ledger = read_ledger(runs)
     found = document(ledger)
+    if time:
+        found["total"] |= training_time(ledger.files)
     if output:
         check_output(output, (*runs, *(file.path for file in ledger.files)))
         write_metrics(output, found)
@@ -116,8 +119,14 @@ def _total(total: dict[str, Any]) -> str:
         f"{total['bytes']:,} in all ({byte_size(total['bytes'])}), {headers:,} of them "
         "headers"
     )
-    unknown = counted(total["unknown"], "transfer")
-    return f"{text}; {unknown} of unknown size" if total["unknown"] else text
+    if total["unknown"]:
+        text += f"; {counted(total['unknown'], 'transfer')} of unknown size"
+    if "cpu_seconds" in total:
+        text += f"; {total['cpu_seconds']:.1f} CPU seconds of training"
+        text += f" in {counted(total['timed'], 'journal')}"
+        if total["untimed"]:
+            text += f", {total['untimed']:,} without a time"
+    return text
 
 
 def _plan(

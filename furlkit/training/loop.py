@@ -30,6 +30,7 @@ from furlkit.weights import below, part_of, within
 
 # Names of modules that contain or are nets: a phase trains equal parts of two models.
 _HOLDERS = ("learner", "own", "net")
+_CLOCK = ("seconds", "input_seconds", "cpu_seconds")  # Sums that a progress file keeps.
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor | Forward]
 Named = dict[str, Tensor]
@@ -172,6 +173,7 @@ class _State:
     sums: dict[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     input_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of all threads
 
     def add(self, losses: dict[str, Tensor]) -> None:
         for name, loss in losses.items():
@@ -191,7 +193,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
     first = state.step
     with signals.deferring():
         while state.step < job.steps:
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             epoch, place = divmod(state.step, steps)
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
@@ -207,6 +209,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             state.step += 1
             state.add(losses)
             state.seconds += time.perf_counter() - began
+            state.cpu_seconds += time.process_time() - cpu_began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
@@ -422,15 +425,15 @@ def _restored(
     trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // job.epoch_steps))
     trainer.load(tensors, values)
     sums = {k: v.to(trainer.device) for k, v in below("sum.", tensors).items()}
-    clock = float(values["seconds"]), float(values.get("input_seconds", 0.0))
-    return _State(step, sums, *clock)
+    clock = {name: float(values.get(name, 0.0)) for name in _CLOCK}
+    return _State(step, sums, **clock)
 
 
 def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
     if keeper.due(finished) or signals.requested():
         tensors, values = trainer.state()
         tensors |= {f"sum.{name}": value for name, value in state.sums.items()}
-        clock = {"seconds": state.seconds, "input_seconds": state.input_seconds}
+        clock = {name: getattr(state, name) for name in _CLOCK}
         keeper.save(state.step, tensors, {**values, **clock})
         signals.stop()
 
@@ -451,8 +454,14 @@ def _finish_epoch(
     seconds = max(state.seconds, 1e-9)
     rate, share = taken * batch_size / seconds, min(state.input_seconds / seconds, 1.0)
     clock = {"step_seconds": seconds / taken, "input_share": share}
+    clock["cpu_seconds"] = state.cpu_seconds
     clock |= _peak_memory(next(iter(compared.values())).device)
-    state.sums, state.seconds, state.input_seconds = {}, 0.0, 0.0
+    state.sums, state.seconds, state.input_seconds, state.cpu_seconds = (
+        {},
+        0.0,
+        0.0,
+        0.0,
+    )
     more = quality(compared[""], job.pairs)
     where = (epoch, state.step, losses, lr)
     return Epoch(*where, *own, rate, terms=terms, clock=clock, quality=more)

@@ -453,7 +453,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
     assert furlkit(*words(tmp_path / "b")) == 0
     for name in ("c0", "k0"):
         assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)
-    timed = {"time", "samples_per_second", "step_seconds", "input_share"}
+    timed = {"time", "samples_per_second", "step_seconds", "input_share", "cpu_seconds"}
     told = [
         [{k: v for k, v in line.items() if k not in timed}
          for line in epochs(tmp_path / folder / "c0")]

@@ -103,6 +103,21 @@ def test_a_quiet_ledger_that_is_written_is_one_line(folder, run, tmp_path):
     assert run("ledger", folder, "-q").out.splitlines() == whole
 
 
+def test_time_adds_up_the_cpu_seconds_of_all_trainings(folder, run):
+    journal = folder / "c0.log.jsonl"
+    epochs = [{"event": "epoch", "cpu_seconds": s} for s in (1.25, 2.5)]
+    lines = [{"event": "start", "cpu_seconds": 9}, *epochs]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "r1.log.jsonl").write_text(json.dumps(epochs[0]))  # No training.
+    done = run("ledger", folder, "--time")
+    last = done.out.splitlines()[-1]
+    assert last.endswith("; 3.8 CPU seconds of training in 1 journal, 1 without a time")
+    total = json.loads(run("ledger", folder, "--time", "--json").out)["total"]
+    assert (total["cpu_seconds"], total["timed"], total["untimed"]) == (3.75, 1, 1)
+    plain = json.loads(run("ledger", folder, "--json").out)
+    assert "cpu_seconds" not in plain["total"]
+
+
 def test_ledgers_of_two_seeds_can_be_compared(folder, run, forge, tmp_path):
     """Their bytes may all be the same, so the seed tells them apart."""
     for seed in (3, 4):
