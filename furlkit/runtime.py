@@ -4,10 +4,8 @@ torch and torch's libraries read the variables of the instruction set once, so t
 variables must be set before the import of torch: functions of this module import torch.
 """
 
-import ctypes
 import gc
 import os
-import platform
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -47,7 +45,7 @@ FLAGS = {
 _ONEDNN, _OLD_ONEDNN = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"
 _WITHOUT_AMX = "AVX512_CORE_BF16"
 _NO_PRIMITIVE = "could not create a primitive"
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # glibc's malloc.h
 # Files of Linux's drivers: CUDA, CUDA in WSL, CUDA of Tegra, ROCm.
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl", "/dev/kfd")
 
@@ -88,6 +86,17 @@ def processes() -> int:
 def is_helper() -> bool:
     """Return whether this process computes for the first of several processes."""
     return processes() > 1 and os.environ.get("RANK", "0") != "0"
+
+
+def has_free_core() -> bool:
+    """Return whether each of torch's threads has a second core for other work."""
+    import torch
+
+    if hasattr(os, "sched_getaffinity"):  # Not on macOS.
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return cores >= 2 * torch.get_num_threads() * processes()
 
 
 def pinned_option(isa: str) -> dict[str, str]:
@@ -225,12 +234,16 @@ def _keep_freed_memory() -> None:
     """Let glibc keep freed memory of a step for the next step.
 
     By default large blocks return to the system each time, and the system clears every
-    page of a new block, which costs several percent of a training step.
+    page of a new block, which costs several percent of a training step. A second thread
+    would have memory of its own, from which blocks above 64 MB return each time.
     """
+    import ctypes
+
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
             mallopt(parameter, 2**30)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def versions() -> dict[str, str]:
@@ -250,6 +263,8 @@ def machine() -> dict[str, str]:
 
     `isa`: variables that restrict the instruction set, if set.
     """
+    import platform
+
     import torch
 
     names = ("ATEN_CPU_CAPABILITY", _ONEDNN, _OLD_ONEDNN, "MKL_CBWR")

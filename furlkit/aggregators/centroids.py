@@ -15,11 +15,67 @@ Sinkhorn and Knopp with sum_i P_ik = 1 / K. The first centroid is the row with t
 count; each next one is the row that is farthest from those before. Nothing is drawn.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.mean import dominant, shares_of
+from furlkit.aggregators.shared import Combined
+from furlkit.errors import InputError, UsageError
 
+MOST_IMAGES = 10**12  # For which a row may stand.
 ROUNDS = 100  # Of Sinkhorn and Knopp's scaling.
+
+
+def check_upload(upload: Any) -> None:
+    """Check that every row has a direction and a possible number of images."""
+    counts = upload.counts
+    if counts is None:
+        raise InputError(
+            f"{upload.path}: has no counts of a client's rows; --rule centroids reads "
+            "local centroids with the number of images of each"
+        )
+    if not len(counts) or counts.min() < 1 or counts.max() > MOST_IMAGES:
+        raise InputError(
+            f"{upload.path}: a row stands for {counts.min(initial=0):,} to "
+            f"{counts.max(initial=0):,} images; expected 1 to {MOST_IMAGES:,}"
+        )
+    if not np.linalg.norm(upload.rows, axis=1).min() > 0:
+        raise InputError(f"{upload.path}: has a row of zeros, which has no direction")
+
+
+def combine(uploads: Sequence[Any], **options: Any) -> Combined:
+    """Centroids of the rows of all clients, with counts; warn about large claims."""
+    rows = np.concatenate([upload.rows for upload in uploads])
+    counts, K = [upload.counts for upload in uploads], options["centroids"]
+    if len(rows) < K:
+        raise UsageError(f"--centroids {K}: the clients share only {len(rows):,} rows")
+
+    def make() -> dict[str, np.ndarray]:
+        mu, images = centroids(rows, np.concatenate(counts), **options)
+        return {"rows": mu, "counts": images, "index": np.arange(K)}
+
+    return Combined(
+        f"{K:,} centroid{'s' * (K > 1)} of {len(rows):,} rows",
+        make,
+        facts={"part": "centroids", "examples": K, "dataset": {}},
+        warnings=_large_claims(uploads),
+        data={"centroids": K},
+    )
+
+
+def _large_claims(uploads: Sequence[Any]) -> tuple[str, ...]:
+    shares = shares_of([float(upload.counts.sum()) for upload in uploads])
+    place = dominant(shares)
+    if place is None:
+        return ()
+    upload = uploads[place]
+    return (
+        f"{upload.path}: client {upload.facts.client} claims {shares[place]:.1%} of the "
+        "images that the rows stand for",
+    )
 
 
 def centroids(

@@ -12,8 +12,22 @@ A client needs the mean of the others, (K R_mean - R_k) / (K - 1).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from furlkit.aggregators.shared import Combined
+
+
+def correlations(uploads: Sequence[Any]) -> Combined:
+    """The mean of the uploads' R, with the number of clients."""
+    matrices = [upload.tensors["R"] for upload in uploads]
+    d = len(matrices[0])
+    return Combined(
+        f"mean of {d} x {d} correlations",
+        lambda: {"R": mean_correlations(matrices)},
+        facts={"clients": len(uploads)},
+    )
 
 
 def mean_correlations(matrices: Sequence[np.ndarray]) -> np.ndarray:

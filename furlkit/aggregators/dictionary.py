@@ -16,8 +16,12 @@ global model and alpha above 0, Eq. 9 averages the global models' z.
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
+
+# Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
+DIGITS, REPEATED = 4, 0.1
 
 
 def average_features(Z: np.ndarray, z: np.ndarray, alpha: float) -> np.ndarray:
@@ -90,3 +94,22 @@ def distinct_rows(rows: np.ndarray, most: float) -> np.ndarray:
         if not kept or (rows[kept] @ row).max() <= most:
             kept.append(k)
     return rows[kept]
+
+
+def repeat_warnings(uploads: Sequence[Any]) -> tuple[str, ...]:
+    """Texts about clients with many rows of one direction."""
+    counts = [(upload, repeated(upload.rows)) for upload in uploads]
+    return tuple(
+        f"{upload.path}: {count:,} of the {len(upload.rows):,} rows of client "
+        f"{upload.facts.client} repeat other rows; the client is hostile or the model has "
+        "collapsed"
+        for upload, count in counts
+        if count > REPEATED * len(upload.rows)
+    )
+
+
+def repeated(rows: np.ndarray) -> int:
+    """Number of rows equal to an earlier row, to DIGITS digits of the direction."""
+    # Adding 0 turns -0 into 0, with other bytes.
+    rounded = np.round(unit_rows(rows), DIGITS) + 0
+    return len(rows) - len({row.tobytes() for row in rounded})

@@ -8,9 +8,30 @@ DS-FL.
     T      temperature; a smaller T sharpens the mean of the p_k
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+
+from furlkit.aggregators.shared import Combined
+
+
+def probabilities(uploads: Sequence[Any], *, temperature: float) -> Combined:
+    """The sharpened mean of the uploads' rows p_k."""
+    index = uploads[0].index
+
+    def make() -> dict[str, np.ndarray]:
+        p = mean_probabilities(upload.rows for upload in uploads)
+        rows = entropy_reduced(p, temperature).astype(np.float32)
+        return {"rows": rows, "index": index}
+
+    clients = [upload.facts.client for upload in uploads]
+    return Combined(
+        f"probabilities of {len(index):,} images",
+        make,
+        facts={"examples": len(index), "parent": None, "personal": None},
+        data={"images": len(index), "clients": clients},
+    )
 
 
 def mean_probabilities(probabilities: Iterable[np.ndarray]) -> np.ndarray:

@@ -12,12 +12,43 @@ The mean of Eq. 6 has no limit for a single client: exp(1 / tau_T) of a false pa
 outweighs the others. A trimmed mean (Yin et al., Definition 2) is our addition.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from furlkit.aggregators.dictionary import repeat_warnings, unit_rows
+from furlkit.aggregators.shared import Combined
 from furlkit.aggregators.trimmed_mean import kept_shares
+
+BLOCK = 1024  # Rows of M in memory.
+
+
+def cosine_rows(upload: Any) -> Callable[[slice], np.ndarray]:
+    """Return a function from a slice of rows to these rows of M_k."""
+    if not hasattr(upload, "rows"):
+        rows_of: Callable[[slice], np.ndarray] = upload.cosine_rows
+        return rows_of
+    unit = unit_rows(upload.rows)
+    return lambda rows: unit[rows] @ unit.T
+
+
+def kernels(uploads: Sequence[Any]) -> Combined:
+    """Hetero-SSFL's mean kernel: the mean of the M_k, from cosines or rows."""
+    index = uploads[0].index
+    n, parts = len(index), [cosine_rows(upload) for upload in uploads]
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, n, BLOCK):
+            yield ensemble(of(slice(start, start + BLOCK)) for of in parts).clip(-1, 1)
+
+    owners = [[upload.facts.client or 0, n] for upload in uploads]
+    return Combined(
+        f"mean of {n} x {n} cosines",
+        lambda: {"matrix": blocks(), "index": index},
+        facts={"owners": owners, "examples": n},
+        warnings=repeat_warnings([u for u in uploads if hasattr(u, "rows")]),
+    )
 
 
 def sharpened(cosines: Any, tau_T: float) -> Any:

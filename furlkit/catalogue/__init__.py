@@ -7,7 +7,8 @@ METHODS.md are derived from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.terms`, `furlkit.updates`, `furlkit.rules`, `furlkit.exchanges`,
-`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`. Kinds of files have the
+group `furlkit.kinds`, see `furlkit.files.kinds`.
 """
 
 from furlkit.catalogue.audits import AUDITS
@@ -71,20 +72,19 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import (
-    ATTACKS,
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TEACHERS,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods.attacks import ATTACKS
+from furlkit.catalogue.methods.encoders import HEADS
+from furlkit.catalogue.methods.objectives import OBJECTIVES
+from furlkit.catalogue.methods.rules import RULES
+from furlkit.catalogue.methods.teachers import TEACHERS
+from furlkit.catalogue.methods.terms import TERMS
+from furlkit.catalogue.methods.updates import UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import (
     GivenFile,
     direction_of,
+    given_data,
     given_files,
     kinds_of,
     taker_of,

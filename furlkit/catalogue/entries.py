@@ -372,19 +372,36 @@ class Personal(Method):
 class Rule(Method):
     """A rule of the server for combining uploads.
 
-    `reads`: module of furlkit/stages/aggregate for the uploads. `parent`: the rule needs
-    --parent, the global model from which the clients started. `state`: slots of the
+    `reads` and `writes`: kinds of the uploads and of the result; "|" separates kinds.
+    `parent`: the rule needs --parent, the global model from which the clients started. `state`: slots of the
     server's memory; rule(uploads, state, **options) then returns the pieces of the model
     and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
     BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
     parent without these parts.
+
+    A rule for other files than models is rule(uploads, **options) -> Combined, see
+    `furlkit.aggregators.shared`. `same`: facts and sizes that the uploads share, besides
+    run, round and parent. `images`: the uploads are rows of the same public images.
+    `check`: module:function(upload) that raises for wrong numbers. `module`: module of
+    furlkit/stages/aggregate, for a rule that needs more.
     """
 
-    reads: str = "checkpoints"
+    reads: str = "checkpoint"
+    writes: str = "checkpoint"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False
     adds: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    images: bool = False
+    check: str = ""
+    module: str = ""
+
+    @property
+    def stage(self) -> str:
+        """Module of furlkit/stages/aggregate that opens the uploads."""
+        usual = "checkpoints" if self.reads == "checkpoint" else "shared"
+        return self.module or usual
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -612,11 +629,13 @@ class Exchange(Method):
 
     `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
     with a `title` are a group of local-train; a `family` is a choice of methods with
-    options. Objectives and terms list the options of the remaining exchanges. `record`
-    is a function without torch that adapts the options for the header, see
+    options. Objectives and terms list the options of the remaining exchanges. Two functions
+    without torch: `check` raises for contradictory options before files are opened, see
+    `furlkit.exchanges.usage`; `record` adapts the options for the header, see
     `furlkit.exchanges.recorded`.
     """
 
+    check: str = ""
     record: str = ""
     title: str = ""
     family: Family | None = None
@@ -634,6 +653,7 @@ class Exchange(Method):
 
 
 Part = Group | Family
+PartFunction = Callable[[], "Argument | Part | list[Part]"]  # For parts with plugins.
 
 
 class Command(NamedTuple):
@@ -646,24 +666,27 @@ class Command(NamedTuple):
     name: str
     help: str
     text: str = ""
-    parts: "tuple[Argument | Part | Callable[[], Part | list[Part]], ...]" = ()
+    parts: "tuple[Argument | Part | PartFunction, ...]" = ()
     stage: str = ""
     commands: "tuple[Command, ...]" = ()
 
     @property
     def arguments(self) -> list[Argument]:
         """Positional arguments."""
-        return [part for part in self.parts if isinstance(part, Argument)]
+        return [part for part in self._all_parts if isinstance(part, Argument)]
 
     @property
     def resolved_parts(self) -> list[Part]:
         """Groups and families of options, after calling functions among the parts."""
-        found: list[Part] = []
+        return [part for part in self._all_parts if not isinstance(part, Argument)]
+
+    @property
+    def _all_parts(self) -> "list[Argument | Part]":
+        parts: list[Argument | Part] = []
         for part in self.parts:
             whole = part() if callable(part) else part
-            if not isinstance(whole, Argument):
-                found += whole if isinstance(whole, list) else [whole]
-        return found
+            parts += whole if isinstance(whole, list) else [whole]
+        return parts
 
     @property
     def roles(self) -> dict[str, "Argument | Option"]:
@@ -711,7 +734,7 @@ def command(
     name: str,
     help_text: str,
     text: str,
-    *parts: "Argument | Part | Callable[[], Part | list[Part]]",
+    *parts: "Argument | Part | PartFunction",
     run: str = "",
 ) -> Command:
     """A command with these arguments and groups of options.

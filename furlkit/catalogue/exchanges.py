@@ -42,6 +42,7 @@ SHARE_ROWS = {
 
 DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the other clients",
     "furlkit.exchanges.dictionary:Dictionary",
+    check="furlkit.exchanges.sharing:check",
     record="furlkit.exchanges.recorded:record_rows",
     title="Sharing rows: FedCA's dictionary, FCL's remote features",
     options=(
@@ -97,6 +98,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
 
 TARGETS = Exchange("targets", "h and z of public images by a common model",
     "furlkit.exchanges.targets:Targets",
+    check="furlkit.exchanges.usage:check_targets",
     options=(
         Option("align", File("targets", "targets", "received once"),
                help="Output of pretrain-align: the alignment model's h and z of public "
@@ -116,6 +118,7 @@ NEAREST = Option("nearest", Whole(1), 20, "Number of neighbours of each image, b
 
 NEIGHBOURS = Exchange("neighbours", "the nearest images of each image at the client",
     "furlkit.exchanges.neighbours:NearestImages",
+    check="furlkit.exchanges.usage:check_neighbours",
     options=(
         NEAREST._replace(help="Number of neighbours of each image, by cosine; the "
                               "neighbours stay in the private file."),
@@ -153,6 +156,7 @@ BANK = Exchange("bank", "a row for each of the client's images",
 
 STYLE = Exchange("style", "the client's style model and generator",
     "furlkit.exchanges.style:Style",
+    check="furlkit.exchanges.usage:check_style",
     paper=papers.FEDSTYLE,
 )
 
@@ -203,6 +207,7 @@ PERSONAL = named(
 
 PERSONAL_MODEL = Exchange("personal", "a personal model of the client",
     "furlkit.exchanges.personal:PersonalModel",
+    check="furlkit.exchanges.usage:check_personal",
     family=Family(
         "personal", lambda: PERSONAL, "none",
         "Personal model of the client, which stays in the private file.", newer=True,
@@ -211,12 +216,14 @@ PERSONAL_MODEL = Exchange("personal", "a personal model of the client",
 
 CONTROL = Exchange("control", "control variates: mean gradients of server and client",
     "furlkit.exchanges.control:Control",
+    check="furlkit.exchanges.usage:check_control",
     paper=papers.SCAFFOLD,
     equation="Algorithm 1",
 )
 
 NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
     "furlkit.exchanges.norms:Norms",
+    check="furlkit.exchanges.usage:check_norms",
     title="Layers of the client's own: FedBN",
     options=(
         Option("keep-norms", Flag(), False,
@@ -231,6 +238,7 @@ NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
 
 LAYERS = Exchange("layers", "layers of the encoder that are trained and sent",
     "furlkit.exchanges.layers:Layers",
+    check="furlkit.exchanges.usage:check_layers",
     title="Training by layers: LW-FedSSL",
     options=(
         Option("train-layers", Text("LAYER,..."),
@@ -247,6 +255,7 @@ LAYERS = Exchange("layers", "layers of the encoder that are trained and sent",
 
 CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global ones",
     "furlkit.exchanges.centroids:Centroids",
+    check="furlkit.exchanges.usage:check_centroids",
     title="Sharing centroids: Orchestra, prototypes without classes",
     options=(
         Option("centroids", File("features", "centroids", "received"),
@@ -271,6 +280,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
 
 CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client and the mean",
     "furlkit.exchanges.correlations:Correlations",
+    check="furlkit.exchanges.usage:check_correlations",
     record="furlkit.exchanges.recorded:record_noise",
     title="Sharing correlations: FedSC",
     options=(
@@ -296,6 +306,7 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
 
 KERNEL = Exchange("kernel", "mean cosines of public images by the models of all clients",
     "furlkit.exchanges.kernel:Kernel",
+    check="furlkit.exchanges.usage:check_kernel",
     title="Sharing cosines of public images: Hetero-SSFL",
     options=(
         Option("kernel", File("similarity", "kernel", "received"),

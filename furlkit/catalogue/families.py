@@ -2,7 +2,8 @@
 
 from furlkit.catalogue.entries import Family
 from furlkit.catalogue.installed import encoders, objectives, rules, updates
-from furlkit.catalogue.methods import ATTACKS, TEACHERS
+from furlkit.catalogue.methods.attacks import ATTACKS
+from furlkit.catalogue.methods.teachers import TEACHERS
 from furlkit.catalogue.schemes import SCHEMES
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.

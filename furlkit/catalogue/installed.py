@@ -17,7 +17,11 @@ from furlkit.catalogue.entries import (
     Update,
 )
 from furlkit.catalogue.exchanges import EXCHANGES
-from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES, RULES, TERMS, UPDATES
+from furlkit.catalogue.methods.encoders import ENCODERS, HEADS
+from furlkit.catalogue.methods.objectives import OBJECTIVES
+from furlkit.catalogue.methods.rules import RULES
+from furlkit.catalogue.methods.terms import TERMS
+from furlkit.catalogue.methods.updates import UPDATES
 from furlkit.errors import UsageError
 
 

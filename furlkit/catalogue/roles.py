@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from furlkit.catalogue.entries import Argument, File, Option
+from furlkit.catalogue.entries import Argument, Data, File, Option
 from furlkit.catalogue.registry import COMMANDS
 
 
@@ -51,6 +51,13 @@ class GivenFile(NamedTuple):
     def is_received(self) -> bool:
         """Return whether the file is from the server or another client."""
         return self.file.direction.startswith("received")
+
+
+def given_data(command: str, values: Mapping[str, Any]) -> list[str]:
+    """Names or places of the images on a command line."""
+    options = COMMANDS[command].options.items()
+    keys = [key for key, option in options if isinstance(option.kind, Data)]
+    return [values[key] for key in keys if values.get(key)]
 
 
 def given_files(command: str, values: Mapping[str, Any]) -> list[GivenFile]:

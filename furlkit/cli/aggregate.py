@@ -19,6 +19,14 @@ from furlkit.catalogue.groups import (
     SIGNERS,
     output,
 )
+from furlkit.catalogue.installed import rules
+
+
+def _kinds(field: str) -> str:
+    """Kinds of files that the rules read or write, with the rules of plugins."""
+    kinds = (getattr(rule, field).split("|") for rule in rules().values())
+    return "|".join(dict.fromkeys(kind for some in kinds for kind in some))
+
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -133,9 +141,9 @@ COMMAND = command("aggregate",
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """,
-    Argument("inputs", File("checkpoint|features|similarity|masked", "client", "received"),
-        "UPLOAD...", several=True),
-    group(IN_OUT, output("checkpoint|features|ensemble"), ANONYMOUS, RECORD),
+    lambda: Argument("inputs", File(_kinds("reads"), "client", "received"), "UPLOAD...",
+                     several=True),
+    lambda: group(IN_OUT, output(_kinds("writes")), ANONYMOUS, RECORD),
     RULE,
     group("All rules",
         Option("at-least", Whole(1), 1,

@@ -1,8 +1,9 @@
 """Images of one client on the training device, and batches of these images."""
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from furlkit.data.ahead import Ahead, Request
 from furlkit.data.augment import draw_views, normalise, plain, sobel
 from furlkit.data.augment.arrange import Operations
 from furlkit.data.augmentation import Augmentation
@@ -65,7 +67,7 @@ class Batch:
     """Some images of a client, with the only random generator of the step.
 
     Images and labels are gathered when a step first asks for them. Steps are counted
-    from 0 through all epochs.
+    from 0 through all epochs. `ahead` may have views that a thread has prepared.
     """
 
     positions: Positions
@@ -77,6 +79,7 @@ class Batch:
     choose: "Callable[[Tensor], Batch]"
     source: "Images"
     send: Send = send
+    ahead: Ahead | None = None
 
     @property
     def index(self) -> Tensor:
@@ -162,7 +165,27 @@ class Batch:
         """Sobel images of the plain images."""
         return self._input(sobel(plain(self.images, self.view.size)))
 
+    def prepared(self, request: Request | None, thread: Executor) -> "Batch":
+        """The batch, with the views of a request computed by the thread."""
+        ahead = Ahead(self.generator)
+        if request is not None:
+            how, count = request
+            # Gathered by the thread, so not counted as time that a step has waited.
+            load = partial(self.source.stored, self.positions)
+
+            def views(generator: torch.Generator) -> Tensor:
+                own = replace(self, generator=generator, load=load)
+                return own._augmented(how, count)
+
+            ahead.prepare(request, views, thread)
+        return replace(self, ahead=ahead)
+
     def _augmented(self, how: Augmentation, views: int = 1) -> Tensor:
+        if self.ahead is not None:
+            with self.source.waiting():
+                prepared = self.ahead.take((how, views), self.generator)
+            if prepared is not None:
+                return prepared
         plan = self._drawn(how, views)
         sent = self.send(plan.parcel(), self.source.device)
         return self._input(plan.run(self.images, sent), overwrite=True)
@@ -182,7 +205,7 @@ class Batch:
 class Images:
     """A client's images, on the device if they are small enough, else memory-mapped.
 
-    `seconds` is the time that steps have waited for images.
+    `seconds` is the time that steps have waited for images, or for prepared views.
     """
 
     def __init__(
@@ -245,11 +268,12 @@ class Images:
 
     def shaped_like(self, count: int) -> Tensor:
         """A tensor without values, of the shape and type of a batch."""
-        if self._like is None or len(self._like) != count:
+        like = self._like
+        if like is None or len(like) != count:
             (_, *sides, _), kind = self.stored_as(count)
             shape = (count, *sides, self._view.channels)
-            self._like = torch.empty(shape, dtype=kind, device="meta")
-        return self._like
+            self._like = like = torch.empty(shape, dtype=kind, device="meta")
+        return like
 
     def _arrived(self, index: Tensor) -> Tensor:
         """Mapped images on the device, from the background if they were prefetched."""
@@ -286,14 +310,24 @@ class Images:
             partial(self._send, index.cpu),
         )  # fmt: skip
 
-    def _pixels(self, index: Positions) -> Tensor:
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time as waiting for images."""
         began = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - began
+
+    def _pixels(self, index: Positions) -> Tensor:
+        with self.waiting():
+            return self.stored(index)
+
+    def stored(self, index: Positions) -> Tensor:
+        """Images at these positions, on the device."""
         if self._resident is not None:
             planes = self._resident.index_select(0, index.device)
             images = planes.permute(0, 2, 3, 1)
         else:
             images = self._arrived(index.cpu)
-        self.seconds += time.perf_counter() - began
         if images.shape[3] == self._view.channels:
             return images
         # A network for colour images gets grey ones as three equal channels.

@@ -10,9 +10,8 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
-    Values,
-    is_asked_for,
 )
+from furlkit.exchanges.usage import Values, is_asked_for
 from furlkit.inputs.kept import kept_rows, remembered_rows
 from furlkit.models.architecture import Net
 

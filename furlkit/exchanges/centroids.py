@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import catalogue, console
+from furlkit import console
 from furlkit.aggregators.centroids import centroids
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.exchanges.dictionary import open_dictionary
 from furlkit.exchanges.exchange import (
     Client,
@@ -20,10 +20,9 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
-    Values,
-    is_asked_for,
     shared_rows_facts,
 )
+from furlkit.exchanges.usage import Values
 from furlkit.files.features import Features, write_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
@@ -39,8 +38,6 @@ class Centroids(Exchange):
         self._count = values["local_centroids"]
         self._equal_sizes = values["local_equal_sizes"]
         self.active = bool(self._path or self._out)
-        if self.active:
-            _check(values)
 
     def open(self, setup: Setup) -> None:
         self._setup, width = setup, z_width(setup.model)
@@ -92,18 +89,3 @@ def local_centroids(
     how["equal_sizes"] = equal_sizes
     rows, counts = centroids(z, np.ones(len(z)), centroids=min(K, len(z)), **how)
     return rows[counts > 0], counts[counts > 0]
-
-
-def _check(values: Values) -> None:
-    objective = catalogue.objectives()[values["objective"]]
-    if "projector" not in objective.head_names:
-        flag = "--centroids" if values["centroids"] else "--centroids-out"
-        raise UsageError(
-            f"{flag}: centroids are rows of z, the output of a projector, which "
-            f"--objective {objective.name} does not train"
-        )
-    if values["centroids"] and not is_asked_for("centroids", values):
-        raise UsageError(
-            f"--centroids {values['centroids']}: nothing uses the centroids; give "
-            "--centroid-weight or --objective orchestra"
-        )

@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
     Kept,
     Setup,
     Trained,
-    Values,
-    is_asked_for,
 )
+from furlkit.exchanges.usage import Values, is_asked_for
 from furlkit.files.clients import ClientId
 from furlkit.models.architecture import Net
 from furlkit.models.description import Architecture
@@ -44,8 +43,6 @@ class Control(Exchange):
 
     def __init__(self, values: Values) -> None:
         self.active = is_asked_for("control", values)
-        if self.active:
-            _check(values)
 
     def open(self, setup: Setup) -> None:
         self._setup = setup
@@ -100,24 +97,3 @@ def zeros_like_parameters(net: nn.Module) -> nn.Module:
             place = place.get_submodule(word)
         place.register_buffer(last, torch.zeros_like(parameter, requires_grad=False))
     return root
-
-
-def _check(values: Values) -> None:
-    if values["optimiser"] != "sgd" or values["momentum"]:
-        raise UsageError(
-            "--scaffold: a client's mean gradient follows from start and end weights only "
-            "without momentum; give --optimiser sgd --momentum 0"
-        )
-    if not values["private_out"]:
-        raise UsageError(
-            "--scaffold: a client keeps the control variate in a private file; give "
-            "--private-out"
-        )
-    for flag, given in (
-        ("--phases", values["phases"]),
-        ("--personal", values["personal"] != "none"),
-        ("--send", values["send"]),
-        ("--keep-norms", values["keep_norms"]),
-    ):
-        if given:
-            raise UsageError(f"--scaffold does not apply with {flag}; omit either")

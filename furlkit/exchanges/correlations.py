@@ -11,25 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import catalogue
 from furlkit.aggregators.correlations import without_own
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
     Kept,
     Setup,
     Trained,
-    Values,
     protected_purpose,
-    secret_pattern,
 )
-from furlkit.files.correlations import (
-    CorrelationFacts,
-    read_correlations,
-    write_correlations,
-)
-from furlkit.files.correlations import Correlations as Matrix
+from furlkit.exchanges.usage import Values, secret_pattern
+from furlkit.files.declared import Shared, SharedFacts, read_shared, write_result
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
@@ -37,6 +30,7 @@ from furlkit.models.embedding import embed
 from furlkit.objectives.spectral import bounded, correlations
 from furlkit.randomness import numpy_generator
 
+KIND = "correlations"
 OWN = "correlations"  # R_k in the memory of a private file.
 
 
@@ -51,16 +45,15 @@ class Correlations(Exchange):
         self._noise = values["correlations_noise"]
         self._secret = None
         if self.active:
-            _check(values)
             self._mu = values["norm_bound"]
         if self.active and self._noise:
             self._secret = secret_pattern(values, "--correlations-noise")
 
     def open(self, setup: Setup) -> None:
         self._setup = setup
-        self._mean: Matrix | None = None
+        self._mean: Shared | None = None
         if self._path:
-            self._mean = read_correlations(self._path)
+            self._mean = read_shared(self._path, KIND)
             _check_mean(self._mean, z_width(setup.model), setup.model.facts.round)
 
     def start(self, client: Client) -> None:
@@ -79,11 +72,9 @@ class Correlations(Exchange):
         z = embed(net, setup.images.images, client.index, setup.plain_view(), "z")
         R = correlations(bounded(z, self._mu)).numpy()
         R = R + self._noise * _symmetric_noise(len(R), self._purpose(client))
-        facts = CorrelationFacts(
-            setup.round, client.number, parent=setup.parent, run=run
-        )
-        path = fill(self._out, client.number)
-        content = write_correlations(path, R, facts, client.provenance)
+        facts = SharedFacts(setup.round, client.number, parent=setup.parent, run=run)
+        path, about = fill(self._out, client.number), (facts, client.provenance)
+        content = write_result(path, KIND, {"R": R}, *about)
         trained.results["own_correlations"] = content
         return Kept({}, {OWN: R})
 
@@ -92,30 +83,31 @@ class Correlations(Exchange):
             return (*client.purpose, "noise")
         return protected_purpose(self._setup, client, self._secret, "noise")
 
-    def _without_own(self, client: Client, mean: Matrix) -> np.ndarray | None:
+    def _without_own(self, client: Client, mean: Shared) -> np.ndarray | None:
         """The mean of the other clients; None if the mean has no other client."""
+        R = mean.tensors["R"]
         shared = client.private and client.private.facts.round == mean.facts.round
         if not shared or OWN not in client.memory:
-            return mean.R
+            return R
         K, R_k = mean.facts.clients or 1, client.memory[OWN]
-        if R_k.shape != mean.R.shape:
+        if R_k.shape != R.shape:
             raise InputError(
-                f"{mean.path}: R is {mean.R.shape}, the client's R_k in --private is "
+                f"{mean.path}: R is {R.shape}, the client's R_k in --private is "
                 f"{R_k.shape}; give files of one run"
             )
-        return without_own(mean.R, R_k, K) if K > 1 else None
+        return without_own(R, R_k, K) if K > 1 else None
 
 
-def _check_mean(mean: Matrix, width: int, round_: int) -> None:
+def _check_mean(mean: Shared, width: int, round_: int) -> None:
     """Check that a mean fits a model with z of `width` numbers after `round_` rounds."""
     if mean.facts.clients is None:
         raise InputError(
             f"{mean.path}: is of client {mean.facts.client}; give the mean of aggregate "
             "--rule correlations"
         )
-    if len(mean.R) != width:
+    if (d := mean.sizes["d"]) != width:
         raise InputError(
-            f"{mean.path}: R is {mean.R.shape}, the model's z has {width} numbers; use "
+            f"{mean.path}: R is {d} x {d}, the model's z has {width} numbers; use "
             "the correlations of this model"
         )
     if mean.facts.round > round_:
@@ -129,18 +121,3 @@ def _symmetric_noise(d: int, purpose: tuple[Any, ...]) -> np.ndarray:
     """Standard Gaussian numbers (d, d), equal above and below the diagonal."""
     noise = numpy_generator(*purpose).standard_normal((d, d)).astype(np.float32)
     return np.tril(noise) + np.tril(noise, -1).T
-
-
-def _check(values: Values) -> None:
-    objective = catalogue.objectives()[values["objective"]]
-    if "correlations" not in objective.exchanges:
-        flag = "--correlations" if values["correlations"] else "--correlations-out"
-        raise UsageError(
-            f"{flag}: correlations belong to the spectral loss; give --objective spectral "
-            f"instead of {objective.name}"
-        )
-    if values["correlations_out"] and not values["private_out"]:
-        raise UsageError(
-            "--correlations-out: a client subtracts its matrix from the next mean and "
-            "keeps the matrix in a private file; give --private-out"
-        )

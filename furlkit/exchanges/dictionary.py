@@ -14,8 +14,7 @@ clean images, a row depends only on the row's mixture and is far from every key.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from furlkit import catalogue, console
 from furlkit.aggregators.dictionary import (
     average_features,
     drawn_places,
-    rows_to_share,
     shared_rows,
 )
 from furlkit.data.augment.instahide import K as MIXED
@@ -38,19 +36,17 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
-    Values,
-    active_terms,
     protected_purpose,
-    secret_pattern,
     shared_rows_facts,
 )
+from furlkit.exchanges.sharing import sharing_of
+from furlkit.exchanges.usage import Values, secret_pattern
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
 from furlkit.inputs.publishing import is_site
-from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
@@ -63,67 +59,6 @@ from furlkit.weights import Tensors, below, divide
 ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
 # The rows that a site shared last; a dictionary without owners contains the rows.
 SHARED = "shared_rows.rows"
-# Reasons why a flag needs an objective with an input.
-WHY = {
-    "z_dict": "the flag needs a loss with negatives from other clients",
-    "z": "rows contain z, the output of a projector",
-    "z_own": "the flag needs a loss with positives from outside the batch",
-}
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """The options of the exchange, by key.
-
-    `dictionary` has the received rows, and `negatives` the use of these rows. `share_rows`
-    chooses the shared rows, and `rows_statistics` the BatchNorm statistics for these rows.
-    `participants` is m, the number of sharing clients; None means every client of the
-    partition. `dictionary_from` chooses the model for z, and `dictionary_positive` the
-    positive against the dictionary.
-    """
-
-    dictionary: str | None
-    leave_own_out: bool
-    negatives: str
-    features_out: str | None
-    secret: str | None
-    share_rows: str
-    rows_statistics: str
-    alpha: float
-    dictionary_size: int
-    participants: int | None
-    dictionary_from: str
-    dictionary_positive: str
-
-    @property
-    def own_rows(self) -> bool:
-        """Return whether the image's row is the positive against a dictionary."""
-        given = self.dictionary is not None and self.negatives != "local"
-        return self.dictionary_positive == "own" and given
-
-    @property
-    def averaged(self) -> bool:
-        """Return whether the client shares rows of Z, not rows of this round alone."""
-        return self.share_rows == "averaged"
-
-    @property
-    def mixes(self) -> bool:
-        """Return whether the client shares rows of mixed images."""
-        return bool(self.features_out) and self.share_rows in ("instahide", "mixup")
-
-    @property
-    def needs_own(self) -> bool:
-        """Return whether rows Z of the client's last round are positives."""
-        return self.dictionary_positive == "own" and self.dictionary_from == "client"
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Return whether the client needs the rows Z in the next round."""
-        return self.averaged and (bool(self.alpha) or self.needs_own)
-
-    def rows(self, clients: int) -> int:
-        """Number of rows that a client shares."""
-        return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
 class Rows(NamedTuple):
@@ -142,13 +77,10 @@ class Dictionary(Exchange):
     memory = ("averaged_features", "shared_rows")
 
     def __init__(self, values: Values) -> None:
-        options = catalogue.EXCHANGES["dictionary"].options
-        sharing = fill_options(Sharing, catalogue.divided(values, options)[0])
-        _check(sharing, values)
-        self._sharing = sharing
+        self._sharing = sharing_of(values)
         self._objective = catalogue.objectives()[values["objective"]]
         self._secret = None
-        if sharing.features_out:
+        if self._sharing.features_out:
             self._secret = secret_pattern(values, "--features-out")
 
     def open(self, setup: Setup) -> None:
@@ -176,7 +108,8 @@ class Dictionary(Exchange):
             )
 
     def start(self, client: Client) -> None:
-        sharing, self._early = self._sharing, None  # type: Sharing, Rows | None
+        sharing = self._sharing
+        self._early: Rows | None = None
         self._dictionary = self._dictionaries.get(client.number)
         self._negatives = self._rows_received(client)
         if sharing.features_out or sharing.own_rows:
@@ -320,73 +253,6 @@ def _weights(net: Net, tensors: Tensors) -> Iterator[None]:
     load_tensors(net, tensors)
     yield
     load_tensors(net, own)
-
-
-def _check(sharing: Sharing, values: Values) -> None:
-    """Raise for options that contradict the objective or further options."""
-    _check_objective(sharing, values)
-    if sharing.secret and not (sharing.features_out or values["correlations_noise"]):
-        raise UsageError(
-            "--secret: the command draws nothing by the secret; give --features-out, or "
-            "--correlations-noise"
-        )
-    if sharing.features_out and not (values["partition"] or sharing.participants):
-        raise UsageError(
-            "--features-out: without a PARTITION, give --participants, the number of "
-            "clients that share rows"
-        )
-    used = sharing.features_out or sharing.dictionary_positive == "own"
-    if sharing.dictionary_from == "global" and not used:
-        raise UsageError(
-            "--dictionary-from global: applies only to shared rows; give --features-out"
-        )
-    if sharing.features_out and sharing.needs_own and not sharing.averaged:
-        raise UsageError(
-            f"--share-rows {sharing.share_rows}: the client keeps no rows of images for "
-            "--dictionary-positive own; add --dictionary-from global"
-        )
-    if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
-        _refuse_to_lose_rows(sharing)
-
-
-def _refuse_to_lose_rows(sharing: Sharing) -> None:
-    if sharing.alpha:
-        raise UsageError(
-            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
-            "private file; give --private-out, or --alpha 0 to share only this round's z"
-        )
-    raise UsageError(
-        "--dictionary-positive own: the rows of a client's images are kept in a private "
-        "file; give --private-out, or --dictionary-from global"
-    )
-
-
-def _check_objective(sharing: Sharing, values: Values) -> None:
-    objective = catalogue.objectives()[values["objective"]]
-    terms = [term for term in active_terms(values) if "rows" in term.inputs]
-    matching = [f"--{term.switch}" for term in terms]
-    # A term may use rows although the loss of the objective does not.
-    rows, own = "z" if matching else "z_dict", sharing.dictionary_positive == "own"
-    for flag, given, needed in (
-        ("--dictionary", sharing.dictionary, rows),
-        ("--features-out", sharing.features_out, rows),
-        ("--negatives", sharing.negatives != "fused", "z_dict"),
-        ("--dictionary-positive own", own, "z_own"),
-        *((flag, True, "z") for flag in matching),
-    ):
-        if given and not _takes(needed, objective):
-            able = catalogue.objectives_that(partial(_takes, needed))
-            raise UsageError(
-                f"{flag} does not apply to --objective {objective.name}: {WHY[needed]}, "
-                f"as {able} does"
-            )
-
-
-def _takes(needed: str, objective: catalogue.Objective) -> bool:
-    """Return whether an objective has z, or takes this input."""
-    if needed == "z":
-        return "projector" in objective.head_names
-    return needed in objective.inputs
 
 
 def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:

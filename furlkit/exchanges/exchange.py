@@ -15,9 +15,8 @@ The options of the catalogue entry declare the files; an exchange that writes a 
 the content hash into `Trained.results`, by the role of the declaration.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,7 +26,8 @@ from torch import Tensor
 from furlkit import catalogue
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.errors import UsageError
+from furlkit.exchanges.usage import Values
+from furlkit.exchanges.usage import is_asked_for as is_asked_for  # For plugins.
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
@@ -45,8 +45,6 @@ from furlkit.training.plan import Plan
 from furlkit.training.run import Jobs
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors
-
-Values = Mapping[str, Any]  # Values of a command line, by the keys of the options.
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ class Exchange(Protocol):
     memory: tuple[str, ...] = ()
 
     def __init__(self, values: Values) -> None:
-        """Read the options; raise a UsageError for contradictory options."""
+        """Read the options; `check` of the catalogue entry has checked the options."""
 
     def open(self, setup: Setup) -> None:
         """Open the clients' inputs and compare the inputs with the model."""
@@ -193,40 +191,12 @@ class Exchange(Protocol):
         return Kept({}, {})
 
 
-def active_terms(values: Values) -> list[catalogue.Term]:
-    """Terms that the command line turns on."""
-    terms = catalogue.terms().values()
-    return [term for term in terms if values[catalogue.key_of(term.switch)]]
-
-
-def is_asked_for(exchange: str, values: Values) -> bool:
-    """Return whether the objective or an active term lists an exchange."""
-    objective = catalogue.objectives()[values["objective"]]
-    asked = [objective.exchanges, *(term.exchanges for term in active_terms(values))]
-    return any(exchange in names for names in asked)
-
-
 def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
     """Facts of rows that a client shares; the header does not name the images."""
     number, parent, run = client.number, setup.parent, setup.model.facts.run
     return FeatureFacts(
         "z", {}, str(number), number, setup.round, rows, parent=parent, run=run
     )
-
-
-def secret_pattern(values: Values, flag: str) -> str | None:
-    """Path of the secret for the draws of `flag`, with {client}.
-
-    None in a simulation, which draws by the seed.
-    """
-    if values["secret"] or values["partition"]:
-        return values["secret"]
-    if not values["private_out"]:
-        raise UsageError(
-            f"{flag}: without a PARTITION, a secret of the site decides the draws; give "
-            "--private-out, and the secret is beside the private file, or --secret FILE"
-        )
-    return str(Path(values["private_out"]).with_name("{client}.secret"))
 
 
 def protected_purpose(

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from furlkit.errors import InputError
-from furlkit.exchanges.exchange import Client, Exchange, Setup, Values, is_asked_for
+from furlkit.exchanges.exchange import Client, Exchange, Setup
+from furlkit.exchanges.usage import Values, is_asked_for
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.models.architecture import Net

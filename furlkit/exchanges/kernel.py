@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from furlkit.errors import InputError, UsageError
-from furlkit.exchanges.exchange import Client, Exchange, Setup, Values, is_asked_for
+from furlkit.errors import InputError
+from furlkit.exchanges.exchange import Client, Exchange, Setup
 from furlkit.exchanges.public import public_batches, public_source
+from furlkit.exchanges.usage import Values
 from furlkit.files.similarity import Similarity, cosines, read_similarity
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
@@ -25,8 +26,6 @@ class Kernel(Exchange):
     def __init__(self, values: Values) -> None:
         self._path = values["kernel"]
         self.active = bool(self._path)
-        if self.active:
-            _check(values)
         self._data = public_source(values, "kernel")
 
     def open(self, setup: Setup) -> None:
@@ -48,16 +47,6 @@ class Kernel(Exchange):
             "kernel_layer": mean.facts.layer,
             "kernel_images": public_batches(setup, self._public, mean.index, order),
         }
-
-
-def _check(values: Values) -> None:
-    path = values["kernel"]
-    if not values["kernel_data"]:
-        raise UsageError(
-            f"--kernel {path}: give --kernel-data too, the public images of the kernel"
-        )
-    if not is_asked_for("kernel", values):
-        raise UsageError(f"--kernel {path}: nothing uses the kernel; give --cka")
 
 
 def _check_mean(mean: Similarity, round_: int) -> None:

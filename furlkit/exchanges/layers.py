@@ -12,8 +12,9 @@ stage; here every block exists, and later blocks keep their initial weights.
 from collections.abc import Iterable
 from typing import Any
 
-from furlkit.errors import InputError, UsageError
-from furlkit.exchanges.exchange import Client, Exchange, Setup, Values
+from furlkit.errors import InputError
+from furlkit.exchanges.exchange import Client, Exchange, Setup
+from furlkit.exchanges.usage import Values
 from furlkit.models.architecture import Net
 
 ENCODER = "encoder."
@@ -26,14 +27,6 @@ class Layers(Exchange):
         text = values["train_layers"]
         self.active = bool(text)
         self._layers = tuple(text.split(",")) if text else ()
-        if not self.active:
-            return
-        for flag in ("personal", "scaffold"):
-            if values[flag] not in (False, "none"):
-                raise UsageError(
-                    f"--train-layers does not apply with --{flag}, which trains and sends "
-                    "all layers; omit either"
-                )
 
     def unsent_tensors(self, setup: Setup) -> set[str]:
         """Names of the encoder's other tensors; raise for unknown layers."""

@@ -14,7 +14,7 @@ import torch
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.evaluation.knn import nearest_others
 from furlkit.exchanges.exchange import (
     Client,
@@ -22,9 +22,8 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
-    Values,
-    is_asked_for,
 )
+from furlkit.exchanges.usage import Values, is_asked_for
 from furlkit.files.clients import ClientId
 from furlkit.files.neighbours import Neighbours, check_neighbours, read_neighbours
 from furlkit.files.private import Private
@@ -50,11 +49,6 @@ class NearestImages(Exchange):
             return
         self._count, self._layer = values["nearest"], values["mine_layer"]
         self._every, self._pattern = values["mine_every"], values["neighbours_from"]
-        if self._every > 1 and not values["private_out"]:
-            raise UsageError(
-                f"--mine-every {self._every}: neighbours are kept in a private file "
-                "until then; give --private-out"
-            )
 
     def open(self, setup: Setup) -> None:
         self._setup, by_z = setup, self._layer == "z" and not self._pattern

@@ -6,8 +6,9 @@ not in the upload, so the server's model lacks them from round 1 on. A client wi
 private file starts from the layers that it received, or from new ones.
 """
 
-from furlkit.errors import InputError, UsageError
-from furlkit.exchanges.exchange import Exchange, Setup, Values
+from furlkit.errors import InputError
+from furlkit.exchanges.exchange import Exchange, Setup
+from furlkit.exchanges.usage import Values
 from furlkit.models.architecture import build
 from furlkit.models.loading import batchnorm_names
 from furlkit.weights import NESTED
@@ -18,11 +19,6 @@ class Norms(Exchange):
 
     def __init__(self, values: Values) -> None:
         self.active = values["keep_norms"]
-        if self.active and not values["private_out"]:
-            raise UsageError(
-                "--keep-norms: a client keeps its BatchNorm layers in a private file; "
-                "give --private-out"
-            )
 
     def kept_tensors(self, setup: Setup) -> set[str]:
         names = batchnorm_names(build(setup.architecture, None))

@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from furlkit import catalogue
-from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import Client, Exchange, Kept, Setup, Trained, Values
+from furlkit.exchanges.exchange import Client, Exchange, Kept, Setup, Trained
+from furlkit.exchanges.usage import Values
 from furlkit.training.learners import parts_by_name
 from furlkit.training.loop import Job
 from furlkit.training.personal import Afterwards, together
@@ -26,8 +26,6 @@ class PersonalModel(Exchange):
         self.active = self._method.name != "none"
         self._settings, _ = catalogue.divided(values, self._method.options)
         self._sends_own = self._settings.pop("sent_model", "copy") == "own"
-        if self.active:
-            _check(values)
 
     def open(self, setup: Setup) -> None:
         self._expected = setup.learner
@@ -70,32 +68,3 @@ def _losses_of_sent(losses: dict[str, float], sends_own: bool) -> dict[str, floa
     if own and sends_own:
         return own
     return {name: loss for name, loss in losses.items() if name not in own}
-
-
-def _check(values: Values) -> None:
-    flag, objective = f"--personal {values['personal']}", values["objective"]
-    entry = catalogue.objectives()[objective]
-    if not values["private_out"]:
-        raise UsageError(
-            f"{flag}: the personal model stays in a private file; give --private-out"
-        )
-    if catalogue.updates()[values["update"]].starts_from_own:
-        raise UsageError(
-            f"{flag}: needs the global model, but with --update {values['update']} the "
-            "client starts from the client's model; omit either"
-        )
-    if values.get("mix") == "weights" and not entry.mixes:
-        raise UsageError(
-            f"--mix weights does not apply to --objective {objective}, which constrains "
-            "weights; a mixture would violate the constraint; use --mix views"
-        )
-    if values.get("mix") == "views" and "projector" not in entry.head_names:
-        raise UsageError(
-            f"--mix views does not apply to --objective {objective}, which has no z "
-            "of two views; use --mix weights"
-        )
-    if values.get("own_share_rate") and values["precision"] == "float16":
-        raise UsageError(
-            "--own-share-rate: --precision float16 scales the loss and alpha's gradient; "
-            "use bfloat16"
-        )

@@ -8,7 +8,8 @@ import torch
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
-from furlkit.exchanges.exchange import Setup, Values
+from furlkit.exchanges.exchange import Setup
+from furlkit.exchanges.usage import Values
 from furlkit.training.loop import Purpose, positions
 
 

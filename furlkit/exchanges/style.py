@@ -10,15 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from furlkit import catalogue
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
     Setup,
-    Values,
-    is_asked_for,
 )
+from furlkit.exchanges.usage import Values, is_asked_for
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.private import Private
@@ -44,8 +42,6 @@ class Style(Exchange):
 
     def __init__(self, values: Values) -> None:
         self.active = is_asked_for("style", values)
-        if self.active:
-            _check(values)
 
     def open(self, setup: Setup) -> None:
         self._setup = setup
@@ -76,32 +72,6 @@ class Style(Exchange):
             for e in (False, True)
         )
         return {"styles": (plain, edges)}
-
-
-def _check(values: Values) -> None:
-    objective = catalogue.objectives()[values["objective"]]
-    if not objective.again:
-        raise UsageError(
-            f"--infusion does not apply to --objective {objective.name}: infusion needs a "
-            "loss that compares h of two views of an image, like "
-            f"{catalogue.objectives_that(lambda o: o.again)}"
-        )
-    if not values["private"]:
-        raise UsageError(
-            "--infusion: needs the client's style model; give --private, a file that "
-            "pretrain-style or the client's last round has written"
-        )
-    if not values["private_out"]:
-        raise UsageError(
-            "--infusion: the client's generator would be lost; give --private-out, the "
-            "file for style model and generator"
-        )
-    if values["personal"] != "none":
-        raise UsageError(
-            f"--infusion does not apply with --personal {values['personal']}: the "
-            "generator is trained with the sent model, and personalises this model; omit "
-            "either"
-        )
 
 
 def add_generator(learner: Any, generator: nn.Module) -> None:

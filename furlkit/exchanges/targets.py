@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import Client, Exchange, Setup, Values
+from furlkit.exchanges.exchange import Client, Exchange, Setup
 from furlkit.exchanges.public import public_batches, public_source
+from furlkit.exchanges.usage import Values
 from furlkit.files.targets import read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.images import open_images
@@ -18,12 +18,7 @@ class Targets(Exchange):
     """Public images with targets, the inputs of the alignment term."""
 
     def __init__(self, values: Values) -> None:
-        self._path, data = values["align"], values["align_data"]
-        if self._path and not data:
-            raise UsageError(
-                f"--align {self._path}: give --align-data too, the public images of the "
-                "targets"
-            )
+        self._path = values["align"]
         self.active = bool(self._path)
         self._data = public_source(values, "align")
 

@@ -9,7 +9,7 @@ from furlkit.errors import InputError
 from furlkit.files.clients import check_clients
 from furlkit.files.container.header import Header, check_types, short, with_article
 from furlkit.files.container.read import Container, open_kind
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import kind_of
 from furlkit.files.published import Withheld
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Provenance:
 
     def published(self, kind: str) -> Withheld | None:
         """Entries that a file of this kind leaves out; None if the file stays."""
-        return None if KINDS[kind].stays else self.withheld
+        return None if kind_of(kind).stays else self.withheld
 
     def header(self, kind: str, facts: Any) -> Header:
         """Return a header of this kind; facts with the value None are omitted."""

@@ -62,6 +62,13 @@ class Features(Record[FeatureFacts]):
     counts: np.ndarray | None = None
     partition: str | None = None
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes that uploads of a round share."""
+        is_class = self.facts.layer == PROBABILITIES
+        name = "number of classes" if is_class else "length of a row"
+        return {name: self.rows.shape[1]}
+
 
 def write_features(
     path: Path,
@@ -104,6 +111,30 @@ def read_features(path: Path) -> Features:
     """Read a whole feature file, rows as float32: checked, finite, lengths equal."""
     opened, facts = open_table(path, "features", "rows")
     return features_of(opened, facts, opened.tensors())
+
+
+def open_upload(path: Path, kind: str) -> tuple[Container, FeatureFacts]:
+    """Open a client's rows, by header alone."""
+    return open_table(path, kind, "rows")
+
+
+def read_upload(
+    opened: Container, facts: FeatureFacts, by: str, remember: bool
+) -> Features:
+    """Read the rows of an opened file; `by` is the hash to compare."""
+    return features_of(opened, facts, opened.verified_tensors(by, remember))
+
+
+def write_result(
+    path: Path,
+    _kind: str,
+    tensors: Tensors,
+    facts: FeatureFacts,
+    provenance: Provenance,
+) -> str:
+    """Write the rows of several clients, with `index` and perhaps `counts`."""
+    about = (tensors["index"], facts, provenance)
+    return write_features(path, tensors["rows"], *about, counts=tensors.get("counts"))
 
 
 def features_of(opened: Container, facts: FeatureFacts, tensors: Tensors) -> Features:

@@ -1,6 +1,13 @@
-"""The kinds of furlkit's files: descriptions, and rules for leaving a site."""
+"""The kinds of files: descriptions, tensors, and rules for leaving a site.
 
-from typing import NamedTuple
+Other packages add kinds through the entry-point group `furlkit.kinds`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from furlkit.errors import InputError
 
 
 class FileKind(NamedTuple):
@@ -11,7 +18,11 @@ class FileKind(NamedTuple):
     for rows of several clients. `plain` avoids technical words, for `inspect --outgoing`.
     `stays` is the reason why the file must not leave a site; otherwise empty. `reveals`
     chooses the findings of reports/outgoing.py: "weights", "rows", "answers" or "moments"
-    of a network, "sum" of masked models, "key". `per_image` names the tensor with a row per image.
+    of a network, "sum" of masked models, "key". `per_image` names the tensor with a row
+    per image. `tensors`: type and dimensions by name, like "float32 n d"; equal letters
+    are equal sizes. `check`: module:function(path, tensors) that raises for wrong numbers.
+    `module` has open_upload, read_upload and write_result, for aggregate; the module
+    `declared` serves kinds with `tensors`.
     """
 
     name: str
@@ -21,6 +32,9 @@ class FileKind(NamedTuple):
     stays: str = ""
     reveals: str = ""
     per_image: str = ""
+    tensors: Mapping[str, str] = {}
+    check: str = ""
+    module: str = "furlkit.files.declared"
 
 
 KINDS = {
@@ -37,6 +51,8 @@ KINDS = {
             "correlations of z over images, {R} values, after round {round}",
             plain="mean products of a neural network's outputs over the images of a site",
             reveals="moments",
+            tensors={"R": "float32 d d"},
+            check="furlkit.files.correlations:check_symmetric",
         ),
         FileKind(
             "dataset",
@@ -66,6 +82,7 @@ KINDS = {
             "{round}{made}",
             reveals="rows",
             per_image="rows",
+            module="furlkit.files.features",
         ),
         FileKind(
             "masked",
@@ -131,6 +148,7 @@ KINDS = {
             "{owners} after round {round}",
             reveals="answers",
             per_image="matrix",
+            module="furlkit.files.similarity",
         ),
         FileKind(
             "targets",
@@ -142,3 +160,31 @@ KINDS = {
         ),
     )
 }
+
+
+def is_kind(name: Any) -> bool:
+    """Return whether furlkit or an installed package declares a kind of this name."""
+    return isinstance(name, str) and (name in KINDS or name in _installed())
+
+
+def kind_of(name: str) -> FileKind:
+    """The kind of this name, of furlkit or of an installed package."""
+    return KINDS.get(name) or _installed()[name]
+
+
+@cache
+def _installed() -> dict[str, FileKind]:
+    """Kinds of installed packages; the search takes long, so furlkit's kinds come first."""
+    from importlib.metadata import entry_points
+
+    kinds = {}
+    for point in entry_points(group="furlkit.kinds"):
+        try:
+            kind = point.load()
+            kinds[kind.name] = kind
+        except Exception as error:
+            raise InputError(
+                f"{point.value}: cannot load this furlkit.kinds entry: {error}; repair or "
+                "uninstall the package"
+            ) from error
+    return kinds

@@ -5,7 +5,7 @@ columns. int8 stores cosines in steps of 1/127.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,7 +18,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
-from furlkit.files.features import FeatureFacts, open_table
+from furlkit.files.features import PROBABILITIES, FeatureFacts, Features, open_table
 from furlkit.files.gram import find_impossible, known_together, sampled_places
 
 STEP = 127
@@ -43,6 +43,15 @@ class Similarity(Record[FeatureFacts]):
     matrix: np.ndarray
     index: np.ndarray
     columns: np.ndarray | None = None
+
+    def cosine_rows(self, rows: slice) -> np.ndarray:
+        """Some rows (.., n) in float32; -inf for a cosine that was not stored."""
+        if self.columns is None:
+            return cosines(self.matrix[rows])
+        shape, columns = (len(self.matrix[rows]), len(self.matrix)), self.columns[rows]
+        block = np.full(shape, -np.inf, np.float32)
+        np.put_along_axis(block, columns.astype(np.int64), self.matrix[rows], axis=1)
+        return block
 
 
 def write_similarity(
@@ -83,6 +92,30 @@ def kept_of(percent: float, n: int) -> int:
 def read_similarity(path: Path) -> Similarity:
     """Read and check a similarity file; see `similarity_of`."""
     return similarity_of(*open_table(path, "similarity", "matrix"))
+
+
+def open_upload(path: Path, kind: str) -> tuple[Container, FeatureFacts]:
+    """Open a client's cosines, by header alone."""
+    return open_table(path, kind, "matrix")
+
+
+def read_upload(
+    opened: Container, facts: FeatureFacts, by: str, remember: bool
+) -> Similarity:
+    """Read the cosines of an opened file; copy a file that may change."""
+    return similarity_of(opened, facts, by, private=remember)
+
+
+def write_result(
+    path: Path,
+    kind: str,
+    tensors: Mapping[str, Any],
+    facts: FeatureFacts,
+    provenance: Provenance,
+) -> str:
+    """Write cosines: blocks of rows in `matrix`, and `index`."""
+    about = (tensors["index"], facts, provenance)
+    return write_similarity(path, tensors["matrix"], *about, kind=kind)
 
 
 def similarity_of(
@@ -138,6 +171,35 @@ def _private_copy(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
         return np.memmap(copy, entry.dtype, "r", 0, entry.shape)
 
     return np.frombuffer(bytes(index), np.int64), mapped
+
+
+def check_cosines(upload: Features | Similarity) -> None:
+    """Check that every two images of a client have a cosine."""
+    if isinstance(upload, Features):
+        check_directions(upload)
+    elif upload.columns is not None:
+        raise InputError(
+            f"{upload.path}: holds only the largest cosines of each image; embed all "
+            "images' cosines, without --top"
+        )
+
+
+def check_directions(client: Features) -> None:
+    """Check that rows of h or z have cosines: refuse probabilities and zeros."""
+    if client.facts.layer == PROBABILITIES:
+        raise InputError(
+            f"{client.path}: holds probabilities of classes; combine probabilities with "
+            f"aggregate --rule {PROBABILITIES}, or embed h or z"
+        )
+    length = np.linalg.norm(client.rows, axis=1)
+    zeros = np.flatnonzero(length < SHORTEST)
+    if len(zeros):
+        raise InputError(
+            f"{client.path}: has zeros in {len(zeros):,} of {len(length):,} rows, row "
+            f"{zeros[0]} first, which have no cosine; the model of client "
+            f"{client.facts.client} is dead or has collapsed, train it again with a lower "
+            "--lr, or leave it out"
+        )
 
 
 def cosines(block: np.ndarray) -> np.ndarray:

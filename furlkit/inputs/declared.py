@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import COMMANDS, GivenFile
+from furlkit.catalogue import COMMANDS, File, GivenFile
 from furlkit.files.clients import ClientId
 from furlkit.files.container.read import Container
 from furlkit.inputs.paths import Patterns, check_patterns, fill
@@ -49,15 +49,19 @@ def contents_of(
 def by_role(command: str, **opened: Any) -> dict[str, str]:
     """Content hashes of opened files, by the roles of a command's declarations.
 
-    The names are keys of arguments and options; None stands for no file. Several files
-    of an argument are numbered: give a dictionary of numbers and files.
+    The names are keys of arguments and options; roles, if the declaration of an argument
+    has several roles. Several files of an argument are numbered: give a dictionary of
+    numbers and files. None, and a network without a file, have no content.
     """
     contents: dict[str, str] = {}
-    roles = {taker.key: role for role, taker in COMMANDS[command].roles.items()}
+    roles: dict[str, str] = {}
+    for role, taker in COMMANDS[command].roles.items():
+        several = isinstance(taker.kind, File) and len(taker.kind.roles) > 1
+        roles[role if several else taker.key] = role
     for key, files in opened.items():
-        role = roles[key]
-        if isinstance(files, Mapping):
-            contents |= {f"{role} {n}": file.content for n, file in files.items()}
-        elif files is not None:
-            contents[role] = files.content
+        several = isinstance(files, Mapping)
+        numbered = files.items() if several else [("", files)]
+        for number, file in numbered:
+            if file and file.content:
+                contents[f"{roles[key]} {number}".strip()] = file.content
     return contents

@@ -1,6 +1,6 @@
 """From checkpoint to net and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.models.architecture import Net, build
 from furlkit.models.description import architecture_of
-from furlkit.weights import Tensors, divide, is_batchnorm_statistic
+from furlkit.weights import Tensors, divide, is_batchnorm_statistic, part_of
 
 
 def fitting_net(checkpoint: Checkpoint) -> Net:
@@ -88,6 +88,17 @@ def check_tensors(
                 f"{path}: {name} is {array.dtype} {array.shape}, {owner} has "
                 f"{dtype} {shape}"
             )
+
+
+def check_parts(model: Checkpoint, expected: Set[str]) -> None:
+    """Refuse a model without an encoder, or without tensors of a part in its header."""
+    facts = model.facts
+    for name in sorted(expected - model.tensors.keys()):
+        declared = facts.parts is None or part_of(name) in facts.parts
+        if declared and (facts.statistics or not is_batchnorm_statistic(name)):
+            raise InputError(f"{model.path}: lacks {name} of its architecture")
+    if facts.parts is not None and "encoder" not in facts.parts:
+        raise InputError(f"{model.path}: has no encoder, which every client needs")
 
 
 def batchnorm_names(net: nn.Module) -> set[str]:

@@ -28,19 +28,16 @@ def mean_of_domains(domains: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any]:
-    """Scored model and image sets."""
+def origins(
+    model: Checkpoint, train: ImageSet, test: ImageSet, contents: dict[str, str]
+) -> dict[str, Any]:
+    """Scored model and image sets; `contents`: content hashes of the inputs by role."""
     return {
         "class_names": list(test.class_names),
         "data": {"train": train.fingerprint, "test": test.fingerprint},
         "checkpoint": describe_checkpoint(model),
-        "inputs": contents(model=model),
+        "inputs": contents,
     }
-
-
-def contents(**files: Any) -> dict[str, str]:
-    """Content hashes of the existing files, by role; see `Header.inputs`."""
-    return {role: file.content for role, file in files.items() if file and file.content}
 
 
 def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:

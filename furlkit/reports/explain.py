@@ -7,7 +7,7 @@ from typing import Any
 from furlkit.catalogue import AUDITS, SHARE_ROWS
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import kind_of
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.audits import describe_audit
@@ -27,7 +27,7 @@ LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 
 def sentence(header: Header, entries: Sequence[Entry]) -> str:
     """Say what the file is, for somebody who has never seen one."""
-    facts, kind = header.facts, KINDS[header.kind]
+    facts, kind = header.facts, kind_of(header.kind)
     shapes = {entry.name: entry.shape for entry in entries}
     words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
     words |= {k: " x ".join(map(count, s)) or "one" for k, s in shapes.items()}

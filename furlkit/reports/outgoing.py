@@ -12,7 +12,7 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import kind_of
 from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.reports.audits import describe_audit, describe_measured
 from furlkit.reports.explain import sentence
@@ -116,7 +116,7 @@ class Numbers(NamedTuple):
 
 def check_may_leave(path: Any, header: Header) -> None:
     """Refuse what must stay at the site."""
-    if reason := KINDS[header.kind].stays:
+    if reason := kind_of(header.kind).stays:
         whose = header.facts.get("client")
         of = f" of client {whose}" if whose is not None else ""
         raise InputError(f"{path}: a {header.kind} file{of}: {reason}")
@@ -126,7 +126,7 @@ def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
     """Numbers in all and for each image."""
     total = sum(math.prod(entry.shape) for entry in entries)
     shapes = {entry.name: entry.shape for entry in entries}
-    rows = shapes.get(KINDS[header.kind].per_image, ())
+    rows = shapes.get(kind_of(header.kind).per_image, ())
     if len(rows) == 2:
         return Numbers(total, rows[0], total / max(rows[0], 1))
     told = header.facts.get("examples")
@@ -137,7 +137,7 @@ def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
 
 def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
     """What is known to be recoverable from such a file."""
-    facts, reveals = header.facts, KINDS[header.kind].reveals
+    facts, reveals = header.facts, kind_of(header.kind).reveals
     if reveals == "weights":
         parts = {entry.name.split(".")[0] for entry in entries}
         change = GRADIENTS
@@ -185,7 +185,7 @@ def _published_key(header: Header, shared: str) -> list[str]:
 
 def _shared_as(header: Header) -> str:
     """Name of the file among the measured kinds of files."""
-    facts, reveals = header.facts, KINDS[header.kind].reveals
+    facts, reveals = header.facts, kind_of(header.kind).reveals
     if reveals == "weights":
         return "upload" if facts.get("role") == "client" else "model"
     if reveals != "rows" or facts.get("dataset"):
@@ -204,7 +204,7 @@ def paragraphs(
     audits: Sequence[dict[str, Any]] = (),
 ) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text; `audits`: audits of this file."""
-    plainly = KINDS[header.kind].plain
+    plainly = kind_of(header.kind).plain
     yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
     amount = _amount(header, numbers_of(header, entries))
@@ -262,7 +262,7 @@ def _images(header: Header) -> str:
 
 
 def _amount(header: Header, numbers: Numbers) -> str:
-    weights = KINDS[header.kind].reveals == "weights"
+    weights = kind_of(header.kind).reveals == "weights"
     text = counted(numbers.all, "number") + ", for any number of images" * weights
     if numbers.each is None:
         return text + "; the number of images is not in the file" * weights

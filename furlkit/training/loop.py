@@ -9,6 +9,7 @@ training that is killed and resumed ends with the same bytes.
 import math
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -16,13 +17,14 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from furlkit.data.ahead import Request
 from furlkit.data.batches import Batch, Images, Positions, prefetch
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.evaluation.quality import quality
 from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
-from furlkit.runtime import check_precision
+from furlkit.runtime import check_precision, has_free_core
 from furlkit.training import signals
 from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser, wide_dtype
 from furlkit.training.plan import Plan
@@ -129,7 +131,7 @@ class Epoch(NamedTuple):
 
     `terms` has the meters of terms with a separate forward pass, by name, and `measures`
     the extra measures of the learner. With --steps the last epoch may be shorter. `clock`
-    has the mean seconds of a step, the share of time for gathering images, and on a GPU
+    has the mean seconds of a step, the share of time for waiting for images, and on a GPU
     the peak memory. `quality` has RankMe and uniformity of the last step's rows, and the
     alignment of two views.
     """
@@ -184,25 +186,26 @@ class _State:
                 self.sums[name] = loss.detach().to(wide, copy=True)
 
 
-def train(job: Job, keeper: Keeper) -> Iterator[Step]:
-    """Train a learner, yielding after each step."""
+def train(job: Job, keeper: Keeper, ahead: bool | None = None) -> Iterator[Step]:
+    """Train a learner, yielding after each step.
+
+    `ahead`: a thread prepares the views of the next step; by default on a CPU with a
+    free core.
+    """
     images, plan, steps = job.images, job.plan, job.epoch_steps
     trainer = Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, job)
-    first = state.step
-    with signals.deferring():
+    if ahead is None:
+        ahead = trainer.device.type == "cpu" and has_free_core()
+    with signals.deferring(), ThreadPoolExecutor(1) as thread:
+        batches = _batches(job, state.step, thread if ahead else None)
         while state.step < job.steps:
             began, cpu_began = time.perf_counter(), time.process_time()
             epoch, place = divmod(state.step, steps)
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
-            if state.step == first:
-                _prefetch(job, first)
-            index = _positions_at(job, state.step)
-            rng = _generator_at(job, state.step)
-            batch, waited = images.batch(index, rng, state.step), images.seconds
-            _prefetch(job, state.step + 1)
+            batch, waited = next(batches), images.seconds
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
             state.input_seconds += images.seconds - waited
@@ -213,11 +216,32 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
-                ended = _finish_epoch(state, compared, lr, job, len(index.cpu))
+                ended = _finish_epoch(state, compared, lr, job, len(batch.index_cpu))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
+
+
+def _batches(job: Job, first: int, thread: Executor | None) -> Iterator[Batch]:
+    """Batches of the steps from `first`; the thread prepares views one step ahead."""
+    _prefetch(job, first)
+    following, request = _batch_at(job, first, None, thread), None
+    for step in range(first, job.steps):
+        batch = following
+        _prefetch(job, step + 1)
+        if step + 1 < job.steps:
+            following = _batch_at(job, step + 1, request, thread)
+        yield batch
+        request = batch.ahead.first if batch.ahead else None
+
+
+def _batch_at(
+    job: Job, step: int, request: Request | None, thread: Executor | None
+) -> Batch:
+    index, rng = _positions_at(job, step), _generator_at(job, step)
+    batch = job.images.batch(index, rng, step)
+    return batch.prepared(request, thread) if thread else batch
 
 
 def _positions_at(job: Job, step: int) -> Positions:

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from furlkit.files.container.read import Container
-from furlkit.files.correlations import read_correlations
+from furlkit.files.declared import read_shared
 from furlkit.files.features import read_features
 from furlkit.files.private import read_private
 from furlkit.files.progress import ProgressFile
 from furlkit.reports.ledger import read_ledger
 from tests.helpers import digest, epoch_losses, furlkit, save_digits
+
+
+def read_matrix(path):
+    return read_shared(path, "correlations").tensors["R"]
+
 
 FEDSC = ("--objective", "spectral", "--norm-bound", 1.5)
 
@@ -62,22 +67,22 @@ def test_a_client_shares_the_correlations_of_its_images_by_its_model(folder):
     for z in read_features(folder / "all").rows.astype(float):
         z *= min(1.0, 1.5**0.5 / np.linalg.norm(z))
         total += np.outer(z, z) / 60
-    shared = read_correlations(folder / "R1_1")
-    np.testing.assert_allclose(shared.R, total, atol=1e-5)
+    shared = read_matrix(folder / "R1_1")
+    np.testing.assert_allclose(shared, total, atol=1e-5)
     assert np.array_equal(
-        read_private(folder / "k1_1", 1).memory["correlations"], shared.R
+        read_private(folder / "k1_1", 1).memory["correlations"], shared
     )
 
 
 def test_the_server_writes_the_mean(folder):
-    R = [read_correlations(folder / f"R1_{k}").R for k in range(3)]
-    mean = read_correlations(folder / "R1")
-    np.testing.assert_allclose(mean.R, sum(R) / 3, atol=1e-7)
+    R = [read_matrix(folder / f"R1_{k}") for k in range(3)]
+    mean = read_shared(folder / "R1", "correlations")
+    np.testing.assert_allclose(mean.tensors["R"], sum(R) / 3, atol=1e-7)
     assert mean.facts.clients == 3 and mean.facts.round == 1
 
 
 def test_the_second_round_contrasts_with_the_other_clients(folder):
-    content = read_correlations(folder / "R1").content
+    content = Container(folder / "R1").content
     assert Container(folder / "u2_0").header.inputs["correlations"] == content
     alone = ("--private", folder / "k1_{client}", "--force")
     assert furlkit(*train(folder, folder / "g1", 4, *alone, clients=0)) == 0
@@ -89,9 +94,7 @@ def test_the_noise_is_symmetric_and_has_the_stated_size(folder):
     noisy = ("--correlations-noise", 0.5)
     words = train(folder, folder / "g0", 5, *noisy, clients="0-2")
     assert furlkit(*words) == 0
-    pairs = [
-        (read_correlations(folder / f"R{n}_{k}").R for n in (5, 1)) for k in range(3)
-    ]
+    pairs = [(read_matrix(folder / f"R{n}_{k}") for n in (5, 1)) for k in range(3)]
     noise = np.concatenate([(one - other)[np.tril_indices(4)] for one, other in pairs])
     assert 0.3 < noise.std() < 0.7
 

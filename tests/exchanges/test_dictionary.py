@@ -10,10 +10,10 @@ from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.dictionary import (
     INDEX,
     ROWS,
-    Sharing,
     open_dictionary,
     rows_of_others,
 )
+from furlkit.exchanges.sharing import Sharing
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, Features, write_features

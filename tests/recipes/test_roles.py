@@ -1,10 +1,13 @@
 """Files are declared on options: what plan and headers say follows from no help text."""
 
+import ast
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+import furlkit
 from furlkit.catalogue import (
     COMMANDS,
     FORMATS,
@@ -24,6 +27,10 @@ from furlkit.files.kinds import KINDS
 STAGES = [name for name, command in COMMANDS.items() if command.parts]
 # Forms that --help shows for values which name files.
 FILES = re.compile(r"FILE|PATH|FOLDER|CHECKPOINT|PARTITION|GLOBAL|PRIVATE|TARGETS")
+PACKAGE = Path(furlkit.__file__).parent
+WRITERS = [
+    p for folder in ("stages", "reports") for p in (PACKAGE / folder).rglob("*.py")
+]
 PRESET = "preset"  # A table of options; plan compares the table, not the file.
 
 
@@ -62,6 +69,45 @@ def test_headers_name_the_roles_that_options_declare(world):
         for role in header.inputs:
             assert taker_of(header.stage, role) is not None, role
     assert {*Container(world.clients[0]).header.inputs} == {"global", "partition"}
+
+
+def written_roles(tree, roles):
+    """Dictionary entries with a role as the key and a content hash as the value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            pairs = [*zip(node.keys, node.values, strict=True)]
+        elif isinstance(node, ast.DictComp):
+            pairs = [(node.key, node.value)]
+        else:
+            continue
+        for key, value in pairs:
+            parts = key.values if isinstance(key, ast.JoinedStr) else [key]
+            first = getattr(parts[0], "value", None)  # Of "client 3", "client ".
+            named = isinstance(first, str) and first.strip() in roles
+            if named and isinstance(value, ast.Attribute) and value.attr == "content":
+                yield first
+
+
+def all_roles():
+    return {role for name in STAGES for role in COMMANDS[name].roles}
+
+
+# Modules with facts, printed results or records of use that have the names of roles.
+OTHERS = {
+    *("stages/aggregate/masked.py", "stages/evaluate/negatives.py"),
+    *("stages/mask/upload.py", "stages/pretrain_align/__init__.py"),
+}
+
+
+@pytest.mark.parametrize("path", WRITERS, ids=lambda path: path.stem)
+def test_no_module_writes_the_role_of_an_input_by_hand(path):
+    if path.relative_to(PACKAGE).as_posix() not in OTHERS:
+        assert [*written_roles(ast.parse(path.read_text()), all_roles())] == []
+
+
+def test_roles_written_by_hand_are_found():
+    source = 'a = {"model": m.content}; b = {f"client {k}": c.content for k, c in d}'
+    assert [*written_roles(ast.parse(source), all_roles())] == ["model", "client "]
 
 
 REWORDED = """

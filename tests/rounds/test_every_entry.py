@@ -11,7 +11,7 @@ import pytest
 
 from furlkit import catalogue
 from furlkit.errors import FurlkitError
-from furlkit.files.correlations import CorrelationFacts, write_correlations
+from furlkit.files.declared import SharedFacts, write_result
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from tests.helpers import furlkit, round_0, write_alone
@@ -25,7 +25,7 @@ MODELS = ("u0.st", "u1.st")
 ROWS = ("f0.st", "f1.st")
 RULES = {
     **{name: (*MODELS, "--parent", "g.st") for name, rule in catalogue.RULES.items()
-       if rule.reads == "checkpoints"},
+       if rule.reads == "checkpoint"},
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
     "centroids": ("z0.st", "z1.st", "--centroids", 1),
@@ -98,8 +98,8 @@ def folder(tmp_path_factory):
         how = (np.arange(1), facts, Provenance("local-train"))
         rows = np.ones((1, 2), np.float32)
         write_features(folder / f"z{k}.st", rows, *how, counts=np.ones(1))
-        whose = (CorrelationFacts(1, k), Provenance("local-train"))
-        write_correlations(folder / f"r{k}.st", np.eye(2), *whose)
+        whose = (SharedFacts(1, k), Provenance("local-train"))
+        write_result(folder / f"r{k}.st", "correlations", {"R": np.eye(2)}, *whose)
     write_alone(folder / "u0.st", folder / "m0.st")
     assert furlkit("neighbours", "g.st", *DIGITS, "-o", "n.st") == 0
     yield folder

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
 from furlkit.files.container.seal import UNSEALED
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import is_kind
 
 VERSION = 2
 # A ResNet-50's header takes 40 kB. The limit makes hostile headers cheap to refuse.
@@ -99,7 +99,7 @@ def parse_header(path: Path, text: str) -> Header:
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: the furlkit header is broken: {error}") from error
-    if header.kind not in tuple(KINDS):  # It may be of any type.
+    if not is_kind(header.kind):
         raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
     check_types(path, header, "entry")
     for digits, name in ((header.content, "content hash"), (header.check, "checksum")):

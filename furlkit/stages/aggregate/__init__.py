@@ -15,4 +15,4 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         path, content = closed
         line = f"{path}: already there, this round is closed (--force makes it again)"
         return line, {"content": content, "unchanged": True}
-    return load(f"furlkit.stages.aggregate.{rule.reads}:run")(values)
+    return load(f"furlkit.stages.aggregate.{rule.stage}:run")(values)

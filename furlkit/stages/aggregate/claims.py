@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from furlkit import console
-from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.dictionary import repeat_warnings
 from furlkit.aggregators.mean import dominant, limited
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition
@@ -17,8 +15,6 @@ from furlkit.inputs.uploads import Upload, check_fit
 
 C = TypeVar("C", bound=Any)
 SHOWN = 10  # Maximum number of clients in a message.
-# Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
-DIGITS, REPEATED = 4, 0.1
 # Default of --max-share for SITES or more sites.
 SITES, OF_SITES = 3, 0.5
 
@@ -124,18 +120,5 @@ def cut(clients: Sequence[Upload], shares: list[float], limit: Limit) -> list[fl
 
 def name_repeats(clients: Sequence[Features]) -> None:
     """Warn about clients with many rows of one direction."""
-    for client in clients:
-        repeats = repeated(client.rows)
-        if repeats > REPEATED * len(client.rows):
-            console.warn(
-                f"{client.path}: {repeats:,} of the {len(client.rows):,} rows of client "
-                f"{client.facts.client} repeat other rows; the client is hostile or "
-                "the model has collapsed"
-            )
-
-
-def repeated(rows: np.ndarray) -> int:
-    """Number of rows equal to an earlier row, to DIGITS digits of the direction."""
-    # Adding 0 turns -0 into 0, with other bytes.
-    rounded = np.round(unit_rows(rows), DIGITS) + 0
-    return len(rows) - len({row.tobytes() for row in rounded})
+    for warning in repeat_warnings(clients):
+        console.warn(warning)

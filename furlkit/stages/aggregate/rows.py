@@ -9,7 +9,7 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import distinct_rows, mixed_order
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.catalogue import load, rules
+from furlkit.catalogue import RULES, load, rules
 from furlkit.errors import InputError, UsageError
 from furlkit.files.clients import ClientId, client_of
 from furlkit.files.features import FeatureFacts, Features, write_features
@@ -25,7 +25,7 @@ from furlkit.inputs.uploads import (
 )
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import SHOWN, limit_of, name_repeats
-from furlkit.stages.aggregate.tables import examined_rows, open_rows
+from furlkit.stages.aggregate.shared import open_upload, read_upload
 
 ROUNDING = 1e-3
 
@@ -102,7 +102,7 @@ def _without(
 
 
 def _open(path: Path) -> Sent:
-    sent = open_rows(path)
+    sent = open_upload(path, RULES["dictionary"])
     facts = sent.facts
     if facts.layer != "z" or facts.client is None or facts.owners is not None:
         raise InputError(
@@ -113,7 +113,7 @@ def _open(path: Path) -> Sent:
 
 
 def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
-    client = examined_rows(sent, by, remember)
+    client: Features = read_upload(sent, by, remember)
     lengths = np.linalg.norm(client.rows.astype(np.float64), axis=1)
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
         odd = lengths[np.abs(lengths - 1).argmax()]

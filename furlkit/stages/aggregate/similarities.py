@@ -1,6 +1,6 @@
 """aggregate --rule ensemble: combined similarities of the clients' models."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,52 +9,33 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.aggregators.similarity import sharpened, trimmed_ensemble
+from furlkit.aggregators.similarity import (
+    BLOCK,
+    cosine_rows,
+    sharpened,
+    trimmed_ensemble,
+)
 from furlkit.catalogue import RULES, load
-from furlkit.data.sets.fingerprint import same_dataset
-from furlkit.errors import InputError
-from furlkit.files.container.header import canonical, with_article
-from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
-from furlkit.files.features import PROBABILITIES, Features
+from furlkit.files.features import Features
 from furlkit.files.similarity import (
-    SHORTEST,
-    Similarity,
-    cosines,
+    check_directions,
     write_similarity,
 )
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     Sent,
-    check_fit,
-    check_same,
-    check_same_facts,
     hides_names,
     provenance_of,
     shown_ids,
-    usual,
 )
 from furlkit.stages.aggregate.claims import name_repeats
-from furlkit.stages.aggregate.tables import (
-    examined_rows,
-    examined_similarity,
-    open_rows,
-)
+from furlkit.stages.aggregate.images import Upload, check_together, check_upload
+from furlkit.stages.aggregate.shared import open_upload, read_upload
 
-BLOCK = 1024
 SAMPLE, TINY = 256, 1e-300
-KINDS = ("features", "similarity")
-Upload = Features | Similarity
-# Facts that must agree, and the advice if they differ.
-ALIKE = {
-    "part": "embed the public --part for every client",
-    "layer": "embed all with the same --layer",
-    "run": "embed the client's model of this run, or leave the client out; clients with "
-    "different networks need one init --run-name",
-    "round": "embed the client's model of this round, or leave the client out",
-}
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -165,122 +146,17 @@ def _write_matrix(
     return write_similarity(output, blocks(), index, facts, provenance, kind="ensemble")
 
 
-def cosine_rows(client: Upload) -> Callable[[slice], np.ndarray]:
-    """Return a function from a slice of rows to these rows of M_k."""
-    if isinstance(client, Features):
-        unit = unit_rows(client.rows)
-        return lambda rows: unit[rows] @ unit.T
-    matrix, columns = client.matrix, client.columns
-    if columns is None:
-        return lambda rows: cosines(matrix[rows])
-
-    def dense(rows: slice) -> np.ndarray:
-        block = np.full((len(matrix[rows]), len(matrix)), -np.inf, np.float32)
-        np.put_along_axis(block, columns[rows].astype(np.int64), matrix[rows], axis=1)
-        return block
-
-    return dense
-
-
 def _open(path: Path) -> Sent:
-    kind = Container(path).header.kind
-    if kind not in KINDS:
-        raise InputError(
-            f"{path}: is {with_article(kind)} file, expected a features or similarity "
-            "file; create it with embed, from a client's model and the public images"
-        )
-    sent = open_rows(path, kind)
+    sent = open_upload(path, RULES["ensemble"])
     check_upload(sent)
-    if sent.facts.layer == PROBABILITIES:
-        raise InputError(
-            f"{path}: holds probabilities of classes; combine probabilities with "
-            f"aggregate --rule {PROBABILITIES}, or embed h or z"
-        )
     return sent
 
 
 def _examined(sent: Sent, by: str | None, remember: bool) -> Upload:
-    if sent.opened.header.kind == "similarity":
-        return examined_similarity(sent, by, remember)
-    client = examined_rows(sent, by, remember)
-    _check_directions(client)
+    client: Upload = read_upload(sent, by, remember)
+    if isinstance(client, Features):
+        check_directions(client)
     return client
 
 
-def check_upload(client: Sent) -> None:
-    """Check that an upload is a client's, and of known public images."""
-    facts = client.facts
-    if facts.owners is not None:
-        raise InputError(
-            f"{client.path}: is a dictionary or a mean of several clients; pass the "
-            "client's output of embed on the public images"
-        )
-    if facts.client is None or facts.round is None:
-        raise InputError(
-            f"{client.path}: not made from a client's model; pass the output of embed "
-            "on a local-train checkpoint"
-        )
-    if type(facts.dataset.get("examples")) is not int:
-        raise InputError(
-            f"{client.path}: does not record the images; create it with embed on the "
-            "public part"
-        )
-    if facts.part.isdecimal():
-        raise InputError(
-            f"{client.path}: is of client {facts.part}'s own images, which the server "
-            "does not have; embed the public images, with --part public"
-        )
-
-
-def _check_directions(client: Features) -> None:
-    length = np.linalg.norm(client.rows, axis=1)
-    zeros = np.flatnonzero(length < SHORTEST)
-    if len(zeros):
-        raise InputError(
-            f"{client.path}: has zeros in {len(zeros):,} of {len(length):,} rows, row "
-            f"{zeros[0]} first, which have no cosine; the model of client "
-            f"{client.facts.client} is dead or has collapsed, train it again with a lower "
-            "--lr, or leave it out"
-        )
-
-
-def check_together(clients: Sequence[Upload]) -> None:
-    """Check for equal images in equal order."""
-    _check_datasets(clients)
-    kinds = [type(client).__name__.lower() for client in clients]
-    check_same(clients, "kind", kinds, "embed all with --similarity, or none")
-    check_same_facts(clients, ALIKE)
-    # Row i must be of one image in every upload.
-    common = usual(clients, [client.index.tobytes() for client in clients])
-    differences = [_difference(client.index, common.index) for client in clients]
-    cure = "embed the same part of the partition for every client"
-    check_fit(
-        (client, f"{difference} {common.path}; {cure}")
-        for client, difference in zip(clients, differences, strict=True)
-        if difference
-    )
-
-
-def _check_datasets(clients: Sequence[Upload]) -> None:
-    """Compare the hashes that both fingerprints have."""
-    common = usual(clients, [canonical(client.facts.dataset) for client in clients])
-    theirs = common.facts.dataset
-    cure = "embed the same public images for every client"
-    check_fit(
-        (client, f"is of another dataset than {common.path}: {difference}; {cure}")
-        for client in clients
-        if client.facts.dataset != theirs
-        if (difference := same_dataset(client.facts.dataset, theirs))
-    )
-
-
-def _difference(index: np.ndarray, expected: np.ndarray) -> str:
-    if len(index) != len(expected):
-        return f"has {len(index):,} images, and there are {len(expected):,} in"
-    if missing := np.count_nonzero(~np.isin(index, expected)):
-        return f"has images, {missing:,} of {len(index):,}, that are not in"
-    places = np.flatnonzero(index != expected)
-    return f"has, from row {places[0]} on, another order than" if len(places) else ""
-
-
-KIND = Kind(KINDS, _open, _examined, check_together)
+KIND = Kind(("features", "similarity"), _open, _examined, check_together)

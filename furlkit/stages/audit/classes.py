@@ -30,6 +30,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.features import Features, open_table, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.similarity import Similarity, cosines, similarity_of
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.labelled import check_labelled
@@ -39,7 +40,6 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed, embed_views
 from furlkit.models.loading import load_net, view_of
-from furlkit.reports.document import contents
 from furlkit.stages.audit import (
     Attack,
     AuditOptions,
@@ -134,11 +134,13 @@ def run(values: dict[str, Any]) -> Result:
         },
         "class_names": list(images.class_names),
         "data": {"public": images.fingerprint},
-        "inputs": {
-            **{f"upload {n}": each.content for n, each in enumerate(uploads)},
-            **{f"model {n}": each.content for n, each in enumerate(models)},
-            **contents(parent=parent, partition=truth),
-        },
+        "inputs": by_role(
+            "audit classes",
+            uploads=dict(enumerate(uploads)),
+            models=dict(enumerate(models)),
+            parent=parent,
+            partition=truth,
+        ),
     }
 
     def attacked() -> dict[str, Any]:

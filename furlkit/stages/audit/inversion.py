@@ -19,6 +19,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.candidates import Candidates, without_copies
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_output
@@ -29,7 +30,7 @@ from furlkit.models.heads import Decoder
 from furlkit.models.loading import architecture_of
 from furlkit.objectives.autoencoder import reconstruction_loss
 from furlkit.randomness import numpy_generator, torch_generator
-from furlkit.reports.document import contents, describe_checkpoint
+from furlkit.reports.document import describe_checkpoint
 from furlkit.reports.figures import Frame, check_format, figure
 from furlkit.reports.summary import ImageRow
 from furlkit.stages.audit import (
@@ -111,7 +112,10 @@ def run(values: dict[str, Any]) -> Result:
         "checkpoint": describe_checkpoint(model),
         "rows": describe_rows(found),
         "data": {"public": public.fingerprint, "candidates": images.fingerprint},
-        "inputs": {**contents(rows=found.rows, model=model), **found.partition},
+        "inputs": {
+            **by_role("audit inversion", rows=found.rows, model=model),
+            **found.partition,
+        },
     }
 
     def sides() -> tuple[Side, Side]:

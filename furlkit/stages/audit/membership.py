@@ -15,6 +15,7 @@ from furlkit.data.batches import Images
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import width_of
@@ -23,7 +24,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed_views
 from furlkit.models.loading import fitting_net, load_net, view_of
-from furlkit.reports.document import contents, describe_checkpoint
+from furlkit.reports.document import describe_checkpoint
 from furlkit.stages.audit import (
     Attack,
     AuditOptions,
@@ -78,7 +79,7 @@ def run(values: dict[str, Any]) -> Result:
         "layer": options.layer,
         "checkpoint": describe_checkpoint(model),
         "data": {"members": images.fingerprint, "others": others.fingerprint},
-        "inputs": {**contents(model=model, parent=parent), **known},
+        "inputs": {**by_role("audit membership", model=model, parent=parent), **known},
     }
     sides = {"members": members, "others": kept}
     models = [each for each in (model, parent) if each]

@@ -16,6 +16,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
 from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_output
@@ -24,7 +25,7 @@ from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator
-from furlkit.reports.document import contents, describe_checkpoint
+from furlkit.reports.document import describe_checkpoint
 from furlkit.stages.audit import (
     Attack,
     AuditOptions,
@@ -80,7 +81,10 @@ def run(values: dict[str, Any]) -> Result:
         "checkpoint": describe_checkpoint(model),
         "rows": describe_rows(found),
         "data": data,
-        "inputs": {**contents(rows=found.rows, model=model), **found.partition},
+        "inputs": {
+            **by_role("audit rows", rows=found.rows, model=model),
+            **found.partition,
+        },
     }
 
     def near(side: Candidates) -> np.ndarray:

@@ -3,6 +3,7 @@
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.ensemble import read_ensemble
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import width_of
@@ -40,7 +41,7 @@ def lesson(options: DistillOptions) -> Lesson:
             ema=settings["ema"],
             batch_size=options.plan.batch_size,
         ),
-        contents={"ensemble": ensemble.content},
+        contents=by_role("distill", ensemble=ensemble),
         resolved={"layer": layer, "temperature": tau_S},
     )
 

@@ -1,17 +1,12 @@
-"""Models as teachers: frozen nets that project the views of the student."""
+"""Checks of models as teachers, and of students with a predictor."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import torch
-from torch import Tensor, nn
 
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.images import check_reading
 from furlkit.models.description import architecture_of, z_width
-from furlkit.models.loading import load_net
 
 
 def open_student(path: Path, teacher: str) -> Checkpoint:
@@ -45,19 +40,3 @@ def check_teacher(teacher: Checkpoint, student: Checkpoint, images: ImageSet) ->
                 "teachers and student see equal images and have z of one length: "
                 "create both with equal options of init"
             )
-
-
-def projections(
-    teachers: Sequence[Checkpoint], like: nn.Module, channels_last: bool
-) -> list[Callable[[Tensor], Tensor]]:
-    """Functions from views to z, of frozen nets in eval mode, on the student's device."""
-    device = next(like.parameters()).device
-    found: list[Callable[[Tensor], Tensor]] = []
-    for teacher in teachers:
-        net = load_net(read_checkpoint(teacher.path), device)
-        if channels_last:
-            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        net.requires_grad_(False).eval()
-        projector = net.get_submodule("projector")
-        found.append(nn.Sequential(net.encoder, projector).eval())
-    return found

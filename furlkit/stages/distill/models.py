@@ -4,29 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.images import open_images
-from furlkit.models.architecture import Net, drawn
 from furlkit.models.description import z_width
-from furlkit.models.heads import mlp
-from furlkit.objectives.mkd import Attention
-from furlkit.randomness import torch_generator
-from furlkit.stages.distill.frozen import check_teacher, open_student, projections
+from furlkit.stages.distill.frozen import check_teacher, open_student
 from furlkit.stages.distill.lesson import (
-    Begin,
     DistillOptions,
     Lesson,
     global_facts,
-    method_of,
+    later,
     public_images,
 )
-from furlkit.training.loop import Purpose
 
 
 def lesson(options: DistillOptions) -> Lesson:
@@ -38,18 +29,10 @@ def lesson(options: DistillOptions) -> Lesson:
     for teacher in teachers:
         check_teacher(teacher, student, images)
     index, contents = public_images(images, settings)
-    adaptive, k = settings.pop("integration") == "adaptive", settings.pop("adapter")
-
-    def learner(net: Net, _: Images, purpose: Purpose) -> tuple[Any, Begin | None]:
-        width = z_width(student)
-        device = next(net.parameters()).device
-        attention = _attention(width, k, purpose).to(device) if adaptive else None
-        layout = options.execution.channels_last
-        nets = projections(teachers, net, layout)
-        return method_of(options)(net, nets, attention, width=width, **settings), None
-
+    settings["width"] = z_width(student)
+    settings["channels_last"] = options.execution.channels_last
     rounds = teachers[0].facts.round
-    roles = {f"client {t.facts.client}": t.content for t in teachers}
+    roles = by_role("distill", client={t.facts.client: t for t in teachers})
     return Lesson(
         model=student,
         images=images,
@@ -57,7 +40,7 @@ def lesson(options: DistillOptions) -> Lesson:
         facts=global_facts(student, rounds, len(index)),
         words=f"taught by {len(teachers)} client{'s' * (len(teachers) > 1)} on "
         f"{len(index):,} public images",
-        learner=learner,
+        learner=later("taught", options, teachers=teachers, **settings),
         contents={**contents, **roles},
         pairs=True,
     )
@@ -68,17 +51,17 @@ def _open_teachers(options: DistillOptions) -> list[Checkpoint]:
 
     The tensors of each model are read again for the training.
     """
-    found: dict[Any, Checkpoint] = {}
+    by_client: dict[Any, Checkpoint] = {}
     for path in options.sources:
         model = _client_model(path)
         client = model.facts.client
-        if client in found:
+        if client in by_client:
             raise InputError(
-                f"{path}: is a model of client {client}, like {found[client].path}; "
+                f"{path}: is a model of client {client}, like {by_client[client].path}; "
                 "give every client once"
             )
-        found[client] = replace(model, tensors={})
-    teachers = [found[client] for client in sorted(found, key=client_order)]
+        by_client[client] = replace(model, tensors={})
+    teachers = [by_client[client] for client in sorted(by_client, key=client_order)]
     for teacher in teachers:
         if teacher.facts.round != teachers[0].facts.round:
             raise InputError(
@@ -97,10 +80,3 @@ def _client_model(path: Path) -> Checkpoint:
             "clients, which local-train writes"
         )
     return model
-
-
-def _attention(width: int, k: int, purpose: Purpose) -> Attention:
-    """The adapter has a hidden layer as wide as z."""
-    with torch.device("meta"):
-        attention: nn.Module = Attention(mlp(width, (width, k)), k)
-    return drawn(attention, torch_generator(*purpose, "attention"))  # type: ignore

@@ -3,6 +3,7 @@
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import PROBABILITIES, check_probabilities, read_features
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
@@ -33,6 +34,6 @@ def lesson(options: DistillOptions) -> Lesson:
         facts=kept_facts(model, round_, len(given.index)),
         words=f"distilled from probabilities of {len(given.index):,} public images",
         learner=later("probabilities", options, head=head, rows=given.rows),
-        contents={PROBABILITIES: given.content},
+        contents=by_role("distill", probabilities=given),
         resolved={"head": head.name},
     )

@@ -1,24 +1,22 @@
 """evaluate angles: angles between models' representations of equal images."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from furlkit.catalogue import recorded
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.inputs.declared import by_role
-from furlkit.inputs.documents import Result, existing_scores, write_document
-from furlkit.inputs.existing import already
+from furlkit.inputs.documents import Result
 from furlkit.inputs.models import (
     ModelOptions,
-    common_round,
     describe_models,
     open_models,
     width_of,
 )
 from furlkit.inputs.settings import fill
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import work_of
+from furlkit.stages.evaluate import measure_models, origins_of_models
 
 
 def run(values: dict[str, Any]) -> Result:
@@ -34,28 +32,18 @@ def run(values: dict[str, Any]) -> Result:
     _check_widths(models, options.layer)
     seen = f"{describe_models(models)} on {len(images.images):,} images"
     known = {
-        "protocol": "angles",
+        **origins_of_models("angles", models),
         "layer": options.layer,
         "images": len(images.images),
-        "round": common_round(models),
         "models": [describe_checkpoint(model) for model in models],
-        "checkpoint": describe_checkpoint(models[0]),
         "data": {"images": images.fingerprint},
-        "inputs": by_role("evaluate angles", models=dict(enumerate(models))),
     }
-    if document := existing_scores(options, known):
-        return already(_line(options, document, seen), document)
-    work = work_of("angles")
-    work.check_fit(models)
-    if options.dry_run:
-        plan = {"protocol": "angles", "images": len(images.images)}
-        return f"would measure angles between {seen}", plan
-    found = work.measure(options, models, images)
-    document = write_document(options, {**known, **found})
-    return _line(options, document, seen), document
+    line = partial(_line, options, seen)
+    plan = f"would measure angles between {seen}"
+    return measure_models(options, models, images, known, line, plan)
 
 
-def _line(options: ModelOptions, document: dict[str, Any], seen: str) -> str:
+def _line(options: ModelOptions, seen: str, document: dict[str, Any]) -> str:
     low, median, high = document["angles"]["quartiles"]
     return (
         f"{options.output}: median angle {median:.1f} degrees (quartiles {low:.1f} to "

@@ -12,6 +12,7 @@ from furlkit.data.sets.labels import LabelSet, number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores
 from furlkit.inputs.existing import already
 from furlkit.inputs.labelled import open_one, train_and_test
@@ -46,7 +47,7 @@ def run(values: dict[str, Any]) -> Result:
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
-        "inputs": scoring.contents(model=model),
+        "inputs": by_role("evaluate classifier", model=model),
     }
     scored = scoring.model_name(model)
     if document := existing_scores(options, known):

@@ -9,6 +9,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.images import open_images
@@ -51,7 +52,7 @@ def run(values: dict[str, Any]) -> Result:
         "class_names": list(test.class_names),
         "data": {**data, "train": train.fingerprint} if train else data,
         "checkpoint": scoring.describe_checkpoint(model),
-        "inputs": scoring.contents(model=model),
+        "inputs": by_role("evaluate cluster", model=model),
     }
     scored = scoring.model_name(model)
     if document := existing_scores(options, known):

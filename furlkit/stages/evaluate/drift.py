@@ -1,6 +1,7 @@
 """evaluate drift: measures of representations without labels, and their similarity."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,12 @@ from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.inputs import models
-from furlkit.inputs.declared import by_role
-from furlkit.inputs.documents import Result, existing_scores, write_document
-from furlkit.inputs.existing import already
-from furlkit.inputs.models import common_round, describe_models, open_models
+from furlkit.inputs.documents import Result
+from furlkit.inputs.models import describe_models, open_models
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
-from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import work_of
+from furlkit.stages.evaluate import measure_models, origins_of_models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,30 +53,15 @@ def run(values: dict[str, Any]) -> Result:
     index, contents = chosen_images(images, options.partition, options.part)
     sample = _sample(options, images, index)
     seen = f"{describe_models(compared)} on {len(sample.index):,} images"
-    origins = {
-        "protocol": "drift",
-        "images": len(sample.index),
-        "round": common_round(compared),
-        "checkpoint": describe_checkpoint(compared[0]),
-        "data": {"images": images.fingerprint, **contents},
-        "inputs": {
-            **contents,
-            **by_role("evaluate drift", models=dict(enumerate(compared))),
-        },
-    }
-    if document := existing_scores(options, origins):
-        return already(_line(options, document, seen), document)
-    work = work_of("drift")
-    work.check_fit(compared)
-    if options.dry_run:
-        plan = {"protocol": "drift", "images": len(sample.index)}
-        return f"would measure drift of {seen}", plan
-    found = work.measure(options, compared, sample)
-    document = write_document(options, {**origins, **found})
-    return _line(options, document, seen), document
+    known = origins_of_models("drift", compared)
+    known["inputs"] |= contents
+    known["images"] = len(sample.index)
+    known["data"] = {"images": images.fingerprint, **contents}
+    line, plan = partial(_line, options, seen), f"would measure drift of {seen}"
+    return measure_models(options, compared, sample, known, line, plan)
 
 
-def _line(options: DriftOptions, document: dict[str, Any], seen: str) -> str:
+def _line(options: DriftOptions, seen: str, document: dict[str, Any]) -> str:
     cka = document["mean_cka"]
     line = (
         f"{options.output}: alignment {document['alignment']:.3f}, uniformity "

@@ -20,6 +20,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import labelled
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores
 from furlkit.inputs.existing import already
 from furlkit.inputs.matching import check_batch, check_batches, check_dataset
@@ -93,9 +94,10 @@ class Inputs:
     @property
     def contents(self) -> dict[str, str]:
         """Content hash of each file."""
-        files = {"model": self.model, "partition": self.partition}
+        files = {"partition": self.partition} if self.partition else {}
+        command = f"evaluate {self.options.protocol}"
         groups = {"groups": _hash(self.train)} if self.options.groups else {}
-        return {role: file.content for role, file in files.items() if file} | groups
+        return by_role(command, model=self.model, **files) | groups
 
     def repeat(self, number: int) -> "Inputs":
         """Return the inputs with another seed and newly drawn labelled images."""
@@ -128,8 +130,8 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     scored = scoring.model_name(inputs.model)
     if options.random_init:
         scored = f"new weights in place of the {scored}"
-    origins = scoring.origins(inputs.model, train, test)
-    known = {**inputs.facts, **origins, "inputs": inputs.contents}
+    origins = scoring.origins(inputs.model, train, test, inputs.contents)
+    known = {**inputs.facts, **origins}
     progress = ProgressFile(options.output, _provenance(inputs))
     if document := existing_scores(options, known):
         progress.discard()

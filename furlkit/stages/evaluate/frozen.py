@@ -7,6 +7,7 @@ from typing import Any
 from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores
 from furlkit.inputs.existing import already
 from furlkit.inputs.labelled import domain_pairs, train_and_test
@@ -57,7 +58,8 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
     model, train, test = open_labelled(options)
     scored = scoring.model_name(model)
-    origins = {"protocol": protocol, **scoring.origins(model, train, test)}
+    contents = by_role(f"evaluate {protocol}", model=model)
+    origins = {"protocol": protocol, **scoring.origins(model, train, test, contents)}
     pairs = domain_pairs(train, test) if options.by_domain else {}
     if isinstance(options, Knn):
         least = min(

@@ -15,6 +15,7 @@ from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.clients import ClientFiles, read_clients
+from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result, existing_scores, write_document
 from furlkit.inputs.existing import already
 from furlkit.inputs.labelled import open_pair, train_and_test
@@ -152,19 +153,20 @@ def _check_client(inputs: Inputs, client: ClientId) -> None:
 
 def _origins(inputs: Inputs) -> dict[str, Any]:
     """Entries known before scoring; None for a client without a kind of file."""
-    origins = scoring.origins(inputs.model, inputs.train, inputs.test)
-    data = dict(origins["data"])
+    files = {str(k): inputs.files_of(k) for k in inputs.clients}
+    contents = by_role(
+        "evaluate personal",
+        model=inputs.model,
+        partition=inputs.partition,
+        private={k: each.private for k, each in files.items()},
+        upload={k: each.upload for k, each in files.items()},
+    )
+    found = scoring.origins(inputs.model, inputs.train, inputs.test, contents)
     if inputs.partition:
-        data["partition"] = inputs.partition.content
-    own = {str(k): inputs.files_of(k) for k in inputs.clients}
-    private = {k: each.private and each.private.content for k, each in own.items()}
-    uploads = {k: each.upload and each.upload.content for k, each in own.items()}
-    found = {**origins, "protocol": "personal", "data": data, "private": private}
-    found["inputs"] = {
-        **scoring.contents(model=inputs.model, partition=inputs.partition),
-        **{f"private {k}": content for k, content in private.items() if content},
-        **{f"upload {k}": content for k, content in uploads.items() if content},
-    }
+        found["data"]["partition"] = inputs.partition.content
+    private = {k: each.private and each.private.content for k, each in files.items()}
+    uploads = {k: each.upload and each.upload.content for k, each in files.items()}
+    found |= {"protocol": "personal", "private": private}
     if any(uploads.values()):
         found["uploads"] = uploads
     names = [inputs.domain_of(client) for client in inputs.clients]

@@ -17,6 +17,7 @@ from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.metrics import read_json
 from furlkit.files.pretrained import CONFIG, WEIGHTS
+from furlkit.inputs.declared import by_role
 from furlkit.models.description import Architecture, architecture_of
 from furlkit.models.libraries import (
     has_fixed_size,
@@ -74,7 +75,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         text = json.dumps(config, indent=2, sort_keys=True) + "\n"
         files = {name: data for name, (data, _) in graphs.items()}
         _write(output, {**files, CARD: card.encode(), CONFIG: text.encode()})
-        contents = {"model": model.content}
+        contents = by_role("export", model=model)
         header = Header("encoder", "export", {}, None, contents, facts)
         encoder = below("encoder.", model.tensors)
         facts = {**facts, "content": write(weights, encoder, header)}

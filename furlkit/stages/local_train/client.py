@@ -88,7 +88,7 @@ def _purpose(inputs: Inputs, number: ClientId) -> Purpose:
     """Purpose of the client's random draws."""
     purpose = (inputs.options.seed, "local-train", inputs.setup.round, number)
     # Other draws than in the first training of the round.
-    return (*purpose, "continue") if inputs.options.continues_round else purpose
+    return (*purpose, "continue") if inputs.options.update.continues else purpose
 
 
 def _last(inputs: Inputs, private: Private | None) -> Tensors:

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from furlkit import catalogue, console, runtime
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.exchanges.exchange import Exchange, Setup, make_exchanges
 from furlkit.files.clients import ClientId
 from furlkit.files.private import Private
 from furlkit.models.architecture import build
 from furlkit.models.description import Architecture
-from furlkit.models.loading import check_tensors
+from furlkit.models.loading import check_parts, check_tensors
 from furlkit.stages.local_train.options import LocalTrainOptions
 from furlkit.stages.local_train.start import Start
 from furlkit.training.learners import learner_of
-from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, within
+from furlkit.weights import PRIVATE, parts_of, within
 
 
 class Inputs(NamedTuple):
@@ -63,7 +63,7 @@ def open_inputs(start: Start) -> Inputs:
         learner={k.removeprefix("net."): v for k, v in learner.state_dict().items()},
         clients=options.clients,
         round=start.round,
-        parent=model.facts.parent if options.continues_round else model.content,
+        parent=model.facts.parent if options.update.continues else model.content,
         plan=start.plan,
         seed=options.seed,
         tell=options.tell,
@@ -73,7 +73,8 @@ def open_inputs(start: Start) -> Inputs:
     kept = {k for exchange in active for k in exchange.kept_tensors(setup)}
     unsent = {k for exchange in active for k in exchange.unsent_tensors(setup)}
     inputs = Inputs(start, setup, exchanges, kept, unsent, {})
-    _check_whole(setup, kept)
+    check_tensors(model.path, setup.learner, model.tensors)
+    check_parts(model, setup.net.keys() - kept)
     _check_phases(inputs)
     inputs = inputs._replace(sent=_sent_parts(inputs))
     for exchange in active:
@@ -93,19 +94,6 @@ def make_learner(
     for exchange in active:
         exchange.extend(learner, architecture)
     return learner
-
-
-def _check_whole(setup: Setup, kept: set[str]) -> None:
-    """A part that the model says it has must be there, but for tensors kept by clients."""
-    model, facts = setup.model, setup.model.facts
-    check_tensors(model.path, setup.learner, model.tensors)
-    for name in setup.net:
-        declared = facts.parts is None or part_of(name) in facts.parts
-        declared &= facts.statistics or not is_batchnorm_statistic(name)
-        if declared and name not in model.tensors and name not in kept:
-            raise InputError(f"{model.path}: lacks {name} of its architecture")
-    if facts.parts is not None and "encoder" not in facts.parts:
-        raise InputError(f"{model.path}: has no encoder, which every client needs")
 
 
 def _sent_parts(inputs: Inputs) -> tuple[str, ...]:

@@ -50,16 +50,6 @@ class LocalTrainOptions(Computing):
     seed: int
 
     @property
-    def continues_round(self) -> bool:
-        """Return whether the client trains the model of this round again."""
-        return self.update.continues
-
-    @property
-    def starts_from_own(self) -> bool:
-        """Return whether GLOBAL is the client's model."""
-        return self.update.starts_from_own
-
-    @property
     def keeps_last(self) -> bool:
         """Return whether the next round needs the weights at the end of this round."""
         needed = [catalogue.terms()[name].inputs for name in self.terms]

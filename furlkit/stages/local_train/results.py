@@ -99,19 +99,13 @@ def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
     return told
 
 
-def _tensors(inputs: Inputs, learner: Any) -> Tensors:
-    """A learner's tensors, by part.
+def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
+    """The tensors of a learner that leave the client, and the others.
 
     Buffers made by begin_epoch belong to the epoch and are left out.
     """
-    known = inputs.setup.learner
-    return {k: v for k, v in parts_by_name(learner).items() if k in known}
-
-
-def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
-    """The tensors of a learner that leave the client, and the others."""
-    tensors = _tensors(inputs, learner)
-    tensors = {k: v for k, v in tensors.items() if k not in inputs.unsent}
+    wanted = inputs.setup.learner.keys() - inputs.unsent
+    tensors = {k: v for k, v in parts_by_name(learner).items() if k in wanted}
     sent, kept = divide(tensors, inputs.sent)
     kept |= {name: sent.pop(name) for name in inputs.kept & sent.keys()}
     return sent, kept

@@ -52,9 +52,9 @@ def open_start(options: LocalTrainOptions) -> Start:
         check_received(options.signers, _signed_files(options))
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
-    own = options.clients[0] if options.starts_from_own else None
+    own = options.clients[0] if options.update.starts_from_own else None
     matching.check_start(model, partition, own)
-    if options.continues_round:
+    if options.update.continues:
         matching.check_continued(model, options.update.name)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
@@ -66,14 +66,14 @@ def open_start(options: LocalTrainOptions) -> Start:
         raise InputError(f"{images.without_labels}, which --tell classes counts")
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
-    round_ = model.facts.round + (not options.continues_round)
+    round_ = model.facts.round + (not options.update.continues)
     plan = options.plan.of_round(round_)
     return Start(options, partition, model, architecture, images, round_, plan)
 
 
 def _signed_files(options: LocalTrainOptions) -> list[Path]:
     """Received files; GLOBAL may be the client's model, which nobody signs."""
-    own = str(options.model) if options.starts_from_own else None
+    own = str(options.model) if options.update.starts_from_own else None
     paths = {e.path: None for e in options.files if e.is_received and e.path != own}
     return [fill(path, client) for path in paths for client in options.clients]
 

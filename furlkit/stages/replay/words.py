@@ -21,7 +21,7 @@ from furlkit.catalogue import (
 from furlkit.data.sets.datasets import is_name as is_dataset
 from furlkit.files.clients import is_client, is_name
 from furlkit.files.container.header import Header
-from furlkit.files.kinds import KINDS
+from furlkit.files.kinds import is_kind
 from furlkit.files.published import KIND as RECORD
 from furlkit.files.published import lacks_record
 from furlkit.reports.text import lookup
@@ -279,7 +279,7 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             found["-o"] = kind.kinds
         elif kind.kind == RECORD:
             continue  # Beside the output.
-        elif kind.kind in KINDS and _is_written(link.header, option, options):
+        elif is_kind(kind.kinds[0]) and _is_written(link.header, option, options):
             found[f"--{option.name}"] = kind.kinds
     return found
 

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.dictionary import repeated, unit_rows
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, read_features, write_features
 from furlkit.files.similarity import write_similarity
-from furlkit.stages.aggregate.claims import repeated
 
 PROVENANCE = Provenance("local-train", {}, 0, {"partition": "a" * 64})
 OF_A_SITE = Provenance("local-train", {}, 0)

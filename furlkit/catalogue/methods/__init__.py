@@ -1,0 +1,1 @@
+"""Entries of methods: a module for each family."""

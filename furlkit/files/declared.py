@@ -1,0 +1,102 @@
+"""Files of kinds that declare their tensors in `kinds.py`, shared by clients.
+
+A kind that only has arrays, and the facts of every shared file, needs no module: the
+declaration has the type and the dimensions of each tensor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import check_finite
+from furlkit.files.clients import ClientId
+from furlkit.files.container.read import Container, Tensors
+from furlkit.files.container.write import write
+from furlkit.files.facts import Provenance, Record, open_facts
+from furlkit.files.kinds import FileKind, kind_of
+
+
+@dataclass(frozen=True)
+class SharedFacts:
+    """Round and origin of a file: a `client`, or a combination of several `clients`.
+
+    `parent`: content hash of the global model at the start of the clients' training.
+    `run`: name of the run, inherited from the model.
+    """
+
+    round: int
+    client: ClientId | None = None
+    clients: int | None = None
+    parent: str | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class Shared(Record[SharedFacts]):
+    """Tensors by name, and the sizes of the dimensions by letter."""
+
+    tensors: Tensors
+    sizes: dict[str, int]
+
+
+def read_shared(path: Path, kind: str) -> Shared:
+    """Read and check a whole file."""
+    return read_upload(*open_upload(path, kind), "check", False)
+
+
+def open_upload(path: Path, kind: str) -> tuple[Container, SharedFacts]:
+    """Open a file and check types and shapes, without reading tensors."""
+    opened, facts = open_facts(path, kind, SharedFacts)
+    _sizes(opened, kind_of(kind))
+    return opened, facts
+
+
+def read_upload(
+    opened: Container, facts: SharedFacts, by: str, remember: bool
+) -> Shared:
+    """Read and check the tensors of an opened file; `by` is the hash to compare."""
+    kind = kind_of(opened.header.kind)
+    tensors = opened.verified_tensors(by, remember)
+    _check(opened.path, kind, tensors)
+    return Shared(opened.path, facts, opened.content, tensors, _sizes(opened, kind))
+
+
+def write_result(
+    path: Path,
+    kind: str,
+    tensors: Mapping[str, np.ndarray],
+    facts: SharedFacts,
+    provenance: Provenance,
+) -> str:
+    """Write tensors in the declared types; return the content hash."""
+    declared = kind_of(kind)
+    types = {name: form.split()[0] for name, form in declared.tensors.items()}
+    stored = {name: array.astype(types[name]) for name, array in tensors.items()}
+    _check(path, declared, stored)
+    return write(path, stored, provenance.header(kind, facts))
+
+
+def _sizes(opened: Container, kind: FileKind) -> dict[str, int]:
+    """Sizes by the letters of the declaration; a letter has one size in a file."""
+    sizes: dict[str, int] = {}
+    for name, form in kind.tensors.items():
+        dtype, *letters = form.split()
+        shape = opened.expect(name, dtype, *letters).shape
+        for letter, size in zip(letters, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise InputError(
+                    f"{opened.path}: {name} is {shape}, expected ({', '.join(letters)}) "
+                    f"with {letter} = {sizes[letter]}; re-create it"
+                )
+    return sizes
+
+
+def _check(path: Path, kind: FileKind, tensors: Mapping[str, np.ndarray]) -> None:
+    for name in kind.tensors:
+        check_finite(path, name, tensors[name])
+    if kind.check:
+        resolve_name(kind.check)(path, tensors)
