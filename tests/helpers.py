@@ -24,6 +24,14 @@ def furlkit(*arguments: Any) -> int:
     return _outcome([str(argument) for argument in arguments])
 
 
+def whole_header(path: Path) -> Any:
+    """Header of a published file, completed by the record beside the file."""
+    from furlkit.files.container.read import Container
+    from furlkit.files.published import Withheld
+
+    return Withheld().full_header(path, Container(path).header)
+
+
 def save_digits(folder: Path, train: int, test: int) -> None:
     """Write the first digits (d.npz) and those after them (t.npz)."""
     import numpy as np

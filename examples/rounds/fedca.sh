@@ -10,9 +10,9 @@ server:0)
         --targets-out put/0/targets.safetensors -o kept/align.safetensors ;;
 server:*)
     $furlkit aggregate got/"$round"/*/model --at-least "${AT_LEAST:-2}" $trust ${AGGREGATE:-} \
-        --parent "put/$last/global.safetensors" -o "put/$round/global.safetensors"
+        --parent "put/$last/global.safetensors" --record "kept/global_$round.record" -o "put/$round/global.safetensors"
     $furlkit aggregate --rule dictionary got/"$round"/*/rows --at-least "${AT_LEAST:-2}" $trust ${POOL:-} \
-        --parent "put/$last/global.safetensors" -o "put/$round/dictionary.safetensors"
+        --parent "put/$last/global.safetensors" --record "kept/dictionary_$round.record" -o "put/$round/dictionary.safetensors"
     # A site that joins late needs the targets, so every round carries the targets.
     cp put/0/targets.safetensors "put/$round/targets.safetensors" ;;
 site:*)

@@ -8,7 +8,7 @@ server:0)
     $furlkit init --image-size 64 --channels 3 ${INIT:---width 0.25} -o put/0/global.safetensors ;;
 server:*)
     $furlkit aggregate got/"$round"/*/model --at-least "${AT_LEAST:-2}" $trust ${AGGREGATE:-} \
-        --parent "put/$last/global.safetensors" -o "put/$round/global.safetensors" ;;
+        --parent "put/$last/global.safetensors" --record "kept/global_$round.record" -o "put/$round/global.safetensors" ;;
 site:*)
     $furlkit local-train "got/$last/global.safetensors" --client "$3" --data "$4" $trust ${TRAIN:-} \
         -o "put/$round/model/$3.safetensors" ;;

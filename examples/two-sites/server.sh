@@ -9,6 +9,6 @@ $furlkit init --image-size 64 --channels 3 ${INIT:---width 0.25} -o "$exchange/o
 sign "$exchange/outbox/global_0.safetensors"
 for round in $(seq "$rounds"); do
     $furlkit aggregate "$exchange/inbox" --at-least 2 --wait "${WAIT:-1d}" ${SIGNERS:+--signers "$SIGNERS"} \
-        --parent "$exchange/outbox/global_$((round - 1)).safetensors" -o "$exchange/outbox/global_$round.safetensors"
+        --parent "$exchange/outbox/global_$((round - 1)).safetensors" --record "$exchange.kept/global_$round.record" -o "$exchange/outbox/global_$round.safetensors"
     sign "$exchange/outbox/global_$round.safetensors"
 done

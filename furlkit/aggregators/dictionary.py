@@ -15,6 +15,7 @@ global model and alpha above 0, Eq. 9 averages the global models' z.
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ def dictionary(rows: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
         kept.append(given[:room])
         room -= len(kept[-1])
     return kept
+
+
+def mixed_order(rows: np.ndarray) -> np.ndarray:
+    """Sort rows by a hash of the row: the order tells nothing about the owners.
+
+    A shuffle needs randomness that is neither public nor lost, to give equal bytes in a
+    repeated command. This order depends on the set of the rows alone, so whoever knows
+    the rows learns nothing from the order.
+    """
+    digests = [sha256(np.ascontiguousarray(row).data).digest() for row in rows]
+    return rows[sorted(range(len(rows)), key=digests.__getitem__)]
 
 
 def distinct_rows(rows: np.ndarray, most: float) -> np.ndarray:

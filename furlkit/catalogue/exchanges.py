@@ -51,7 +51,8 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                     "candidates of --neighbours. May contain {client}, for dictionaries "
                     "made with --for.", recorded=False),
         Option("leave-own-out", Flag(), False,
-               "Ignore the client's rows in the dictionary."),
+               "Ignore the client's rows in the dictionary, by the owners of the rows; a "
+               "site finds rows without owners by the content, in --private."),
         NEGATIVES,
         Option("features-out", File("features", "features", "sent", per_client=True),
                help="File for the client's shared rows, ceil(K / m) rows; may contain "
@@ -59,11 +60,12 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
         Option("secret", File("key", direction=CACHE, per_client=True), metavar="FILE",
                help="Secret of the site, 32 random bytes that never leave the site: the "
                     "choice of the shared images, the mixtures and the noise come from the "
-                    "secret, not from --seed, which is in headers. A missing file is created; may "
-                    "contain {client}.",
+                    "secret, not from --seed, which others may guess. A missing file is "
+                    "created; may contain {client}. Needs --features-out or "
+                    "--correlations-noise.",
                usual="without a PARTITION CLIENT.secret beside --private-out, otherwise "
                      "--seed",
-               needs="features-out", recorded=False),
+               recorded=False),
         Option("share-rows", Choice(tuple(SHARE_ROWS)), "averaged",
                "Content of the rows: averaged, z averaged over rounds (FedCA's Z); "
                "instahide, z of fresh mixtures of 4 images with random signs (FCL); mixup, "
@@ -285,6 +287,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
 CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client and the mean",
     "furlkit.exchanges.correlations:Correlations",
     check="furlkit.exchanges.usage:check_correlations",
+    record="furlkit.exchanges.recorded:record_noise",
     title="Sharing correlations: FedSC",
     options=(
         Option("correlations", File("correlations", "correlations", "received"),
@@ -296,8 +299,9 @@ CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client 
                help="File for R_k, d x d correlations of z of the client's images by the "
                     "trained model; may contain {client}.", recorded=False),
         Option("correlations-noise", Number(low=0), 0.0,
-               "Standard deviation of Gaussian noise on every number of R_k. The noise is "
-               "drawn from --seed: it protects nothing from readers who know the seed.",
+               "Standard deviation of Gaussian noise on every number of R_k. A site draws "
+               "the noise from --secret. A simulation without --secret draws from --seed, "
+               "which protects nothing from readers who know the seed.",
                needs="correlations-out"),
     ),
     paper=papers.FEDSC,

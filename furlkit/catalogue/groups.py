@@ -229,6 +229,15 @@ EXECUTION = group("Execution", PRECISION,
 )
 RUNNING = group("Execution", *RUNTIME)
 
+ANONYMOUS = Option("anonymous", Flag(negative="named"),
+    help="Leave out names of sites, hashes of uploads, shares and numbers of images; the "
+         "whole header goes to a record. --named publishes the whole header.",
+    usual="--anonymous if a client has a name or with --record, otherwise --named",
+    newer=True)
+RECORD = Option("record", File("record", direction="kept"), metavar="FILE",
+    help="Record of an anonymous output: the whole header, for replay, ledger and report. "
+         "The record stays at the server; the mode is 0600.",
+    usual="OUTPUT.record beside the output", recorded=False)
 SIGNERS = Option("signers", File("signers"), recorded=False, metavar="ALLOWED_SIGNERS")
 
 # For commands that train several clients in sequence.

@@ -11,7 +11,14 @@ from furlkit.catalogue.entries import (
     group,
 )
 from furlkit.catalogue.families import RULE
-from furlkit.catalogue.groups import GENERAL, IN_OUT, SIGNERS, output
+from furlkit.catalogue.groups import (
+    ANONYMOUS,
+    GENERAL,
+    IN_OUT,
+    RECORD,
+    SIGNERS,
+    output,
+)
 from furlkit.catalogue.installed import rules
 
 
@@ -82,6 +89,13 @@ COMMAND = command("aggregate",
     same run of aggregate, the next --parent; any other combination is refused. The first
     round has no --state. The memory stays at the server.
 
+    An output for sites (clients with a name) leaves out names, hashes of uploads, shares
+    and numbers of images, of single sites and in total; rows of a dictionary are in an
+    order that depends on the rows alone, without owners. The header has the parent, the
+    round, the run and a hash. The whole header goes to --record, which stays at the
+    server; replay, ledger and report read the record. Keep the record out of folders that
+    sites can read. --named publishes the whole header.
+
     masked-sum adds models of `furlkit mask upload`: the server sees only the sum. Every
     site of the keys must report; a missing site voids the round. The server cannot check
     a single upload: no robust rule, --report or warning about clients applies, and a
@@ -144,7 +158,7 @@ COMMAND = command("aggregate",
     """,
     lambda: Argument("inputs", File(_kinds("reads"), "client", "received"), "UPLOAD...",
                      several=True),
-    lambda: group(IN_OUT, output(_kinds("writes"))),
+    lambda: group(IN_OUT, output(_kinds("writes")), ANONYMOUS, RECORD),
     RULE,
     group("All rules",
         Option("at-least", Whole(1), 1,

@@ -3,11 +3,13 @@
 from furlkit.catalogue.entries import Argument, File, Option, Whole, command, group
 from furlkit.catalogue.families import TEACHER
 from furlkit.catalogue.groups import (
+    ANONYMOUS,
     AUGMENTATION,
     EXECUTION,
     GENERAL,
     IN_OUT,
     OPTIMISATION,
+    RECORD,
     data_options,
     epochs_option,
     output,
@@ -47,6 +49,8 @@ COMMAND = command("distill", "Train the server's model on public images, with a 
         *data_options("Public images; with an ENSEMBLE, the images given to embed."),
         split_option("train"),
         output("checkpoint"),
+        ANONYMOUS,
+        RECORD,
     ),
     TEACHER,
     group("Optimisation",

@@ -17,7 +17,8 @@ from furlkit.catalogue.groups import COUNT, FORMAT, IN_OUT, VERBOSITY, output
 
 COMMAND = command("ledger",
     "Count the bytes that clients sent and received, by round and kind of file.",
-    """RUN is the folder of a run, searched for *.safetensors, or single files of a run.
+    """RUN is the folder of a run, searched for *.safetensors and *.record, or single files
+    of a run. A file of aggregate --anonymous needs the record, which names the uploads.
     ledger reads only headers. A file was sent if aggregate read the file: FLESD's models
     stay with the clients and cost nothing. A client that trains receives the global model
     and the dictionary in every round, and targets once. Bytes are file sizes. Public

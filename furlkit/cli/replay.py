@@ -20,7 +20,8 @@ COMMAND = command("replay", "Print or run the commands that make a file again.",
     scores if FILE is JSON. furlkit searches for the inputs in the folder of the planned
     run; without a plan, in the folder of FILE, then in the parent folder; and in --among.
     Images are recognised by a fingerprint. The commands write below --into, which must
-    not contain FILE or an input. Missing inputs or images give exit code 65.
+    not contain FILE or an input. Missing inputs or images give exit code 65. The record
+    of a published file (aggregate --record) must be in a searched folder.
 
     With --run, each new file is compared with the old file: "same bytes"; "same tensors"
     or "same numbers" if only the header differs; else the difference, with exit code 1.

@@ -74,9 +74,13 @@ def _click_option(option: Option) -> click.Option:
     flags = [*([option.second] if option.second else []), f"--{option.name}"]
     more: dict[str, Any]
     if isinstance(option.kind, catalogue.Flag):
+        # Without a default, neither flag of a pair is given: the value is None.
+        more = {
+            "is_flag": True,
+            "default": option.default if option.negative else False,
+        }
         if option.negative:
             flags[-1] += f"/--{option.negative}"
-        more = {"is_flag": True}
     else:
         kind, form = type_of(option.kind)
         more = {"type": kind, "metavar": option.metavar or form}

@@ -19,8 +19,9 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
+    protected_purpose,
 )
-from furlkit.exchanges.usage import Values
+from furlkit.exchanges.usage import Values, secret_pattern
 from furlkit.files.declared import Shared, SharedFacts, read_shared, write_result
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
@@ -42,8 +43,11 @@ class Correlations(Exchange):
         self._path, self._out = values["correlations"], values["correlations_out"]
         self.active = bool(self._path or self._out)
         self._noise = values["correlations_noise"]
+        self._secret = None
         if self.active:
             self._mu = values["norm_bound"]
+        if self.active and self._noise:
+            self._secret = secret_pattern(values, "--correlations-noise")
 
     def open(self, setup: Setup) -> None:
         self._setup = setup
@@ -67,12 +71,17 @@ class Correlations(Exchange):
         setup, net, run = self._setup, trained.learner.net, self._setup.model.facts.run
         z = embed(net, setup.images.images, client.index, setup.plain_view(), "z")
         R = correlations(bounded(z, self._mu)).numpy()
-        R = R + self._noise * _symmetric_noise(len(R), (*client.purpose, "noise"))
+        R = R + self._noise * _symmetric_noise(len(R), self._purpose(client))
         facts = SharedFacts(setup.round, client.number, parent=setup.parent, run=run)
         path, about = fill(self._out, client.number), (facts, client.provenance)
         content = write_result(path, KIND, {"R": R}, *about)
         trained.results["own_correlations"] = content
         return Kept({}, {OWN: R})
+
+    def _purpose(self, client: Client) -> tuple[Any, ...]:
+        if self._secret is None:
+            return (*client.purpose, "noise")
+        return protected_purpose(self._setup, client, self._secret, "noise")
 
     def _without_own(self, client: Client, mean: Shared) -> np.ndarray | None:
         """The mean of the other clients; None if the mean has no other client."""

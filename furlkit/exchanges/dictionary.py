@@ -37,16 +37,17 @@ from furlkit.exchanges.exchange import (
     Kept,
     Setup,
     Trained,
+    protected_purpose,
     shared_rows_facts,
 )
-from furlkit.exchanges.sharing import secret_pattern, sharing_of
-from furlkit.exchanges.usage import Values
+from furlkit.exchanges.sharing import sharing_of
+from furlkit.exchanges.usage import Values, secret_pattern
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
-from furlkit.files.secret import site_secret
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
+from furlkit.inputs.publishing import is_site
 from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
@@ -57,6 +58,8 @@ from furlkit.weights import Tensors, below, divide
 
 # Names in a private file for Z and for the images of the rows.
 ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
+# The rows that a site shared last; a dictionary without owners contains the rows.
+SHARED = "shared_rows.rows"
 
 
 class Rows(NamedTuple):
@@ -72,12 +75,14 @@ class Rows(NamedTuple):
 class Dictionary(Exchange):
     """Rows received and rows shared; Z, averaged over rounds, stays in the private file."""
 
-    memory = ("averaged_features",)
+    memory = ("averaged_features", "shared_rows")
 
     def __init__(self, values: Values) -> None:
         self._sharing = sharing_of(values)
         self._objective = catalogue.objectives()[values["objective"]]
-        self._secret = secret_pattern(self._sharing, values)
+        self._secret = None
+        if self._sharing.features_out:
+            self._secret = secret_pattern(values, "--features-out")
 
     def open(self, setup: Setup) -> None:
         """Read the dictionaries of the clients; read a common file once."""
@@ -107,7 +112,7 @@ class Dictionary(Exchange):
         sharing = self._sharing
         self._early: Rows | None = None
         self._dictionary = self._dictionaries.get(client.number)
-        self._negatives = self._rows_received(client.number)
+        self._negatives = self._rows_received(client)
         if sharing.features_out or sharing.own_rows:
             self._kept_rows(client, z_width(self._setup.model))
 
@@ -144,14 +149,16 @@ class Dictionary(Exchange):
             inputs["z_own"] = torch.from_numpy(own).to(device)
         return inputs
 
-    def _rows_received(self, client: ClientId) -> np.ndarray | None:
+    def _rows_received(self, client: Client) -> np.ndarray | None:
         """Rows of the dictionary to use as negatives for the client's images."""
         dictionary = self._dictionary
         if dictionary is None or self._sharing.negatives == "local":
             return None
-        if self._sharing.leave_own_out:
-            return rows_of_others(dictionary, client)
-        return dictionary.rows
+        if not self._sharing.leave_own_out:
+            return dictionary.rows
+        if dictionary.facts.owners is not None or not is_site(client.number):
+            return rows_of_others(dictionary, client.number)
+        return rows_without(dictionary, client)
 
     def _kept_rows(self, client: Client, width: int) -> np.ndarray:
         """Z of the client's images from the private file; 0 for new images."""
@@ -169,7 +176,7 @@ class Dictionary(Exchange):
 
     def finish(self, client: Client, trained: Trained) -> Kept:
         """Write the shared rows; keep Z."""
-        kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX)}
+        kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX, SHARED)}
         if self._sharing.features_out:
             rows, learner = self._early, trained.learner
             if rows is None:  # By the client's model: MoCo's slow network, or the net.
@@ -193,7 +200,8 @@ class Dictionary(Exchange):
         path, places = fill(pattern, client.number), np.arange(len(shared))
         content = write_features(path, shared, places, facts, client.provenance)
         trained.results["features"] = content
-        return {ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {}
+        kept = {SHARED: shared} if is_site(client.number) else {}
+        return kept | ({ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {})
 
     def _with_noise(self, rows: np.ndarray, client: Client) -> np.ndarray:
         """Add --row-noise; Z in the private file stays exact."""
@@ -224,11 +232,7 @@ class Dictionary(Exchange):
         return rows
 
     def _purpose(self, client: Client) -> tuple[int, str, int, ClientId]:
-        """Secret or seed, and the purpose of the draws."""
-        first = self._setup.seed
-        if self._secret:
-            first = site_secret(fill(self._secret, client.number))
-        return first, "share", self._setup.round, client.number
+        return protected_purpose(self._setup, client, self._secret, "share")
 
     def _fresh(self, client: Client, net: Net) -> np.ndarray:
         """z of images of the client, or of mixtures of images, drawn for this round."""
@@ -318,6 +322,21 @@ def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
         )
     others = np.array([owner != client for owner, _ in owners], bool)
     return dictionary.rows[np.repeat(others, _counts(owners))]
+
+
+def rows_without(dictionary: Features, client: Client) -> np.ndarray:
+    """The dictionary without the rows that the client shared, found by content."""
+    own = client.memory.get(SHARED)
+    if own is None:
+        console.warn(
+            f"--leave-own-out: {dictionary.path} names no owners, and no --private file "
+            f"of client {client.number} has shared rows; using all rows, perhaps also "
+            "rows of the client; give the private file of the last round"
+        )
+        return dictionary.rows
+    theirs = {row.tobytes() for row in own.astype(np.float32)}
+    kept = [row.tobytes() not in theirs for row in dictionary.rows]
+    return dictionary.rows[kept]
 
 
 def _counts(owners: list[list[ClientId]]) -> list[int]:

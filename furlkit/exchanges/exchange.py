@@ -34,6 +34,8 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
+from furlkit.files.secret import site_secret
+from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Net
 from furlkit.models.description import Architecture
@@ -195,6 +197,14 @@ def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
     return FeatureFacts(
         "z", {}, str(number), number, setup.round, rows, parent=parent, run=run
     )
+
+
+def protected_purpose(
+    setup: Setup, client: Client, secret: str | None, what: str
+) -> tuple[int, str, int, ClientId]:
+    """Purpose of draws that protect shared data: by the secret, else by the seed."""
+    first = site_secret(fill(secret, client.number)) if secret else setup.seed
+    return first, what, setup.round, client.number
 
 
 def make_exchanges(values: Values) -> dict[str, Exchange]:

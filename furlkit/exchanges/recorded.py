@@ -23,5 +23,18 @@ def record_rows(
     if shares:
         participants = values["participants"] or clients
         options["rows"] = rows_to_share(values["dictionary_size"], participants)
-    if shares and (values["secret"] or not values["partition"]):
+    if shares:
+        _record_secret(options, values)
+
+
+def record_noise(
+    options: dict[str, Any], values: Mapping[str, Any], clients: int
+) -> None:
+    """Record that the secret of a site decides the noise."""
+    if values["correlations_noise"]:
+        _record_secret(options, values)
+
+
+def _record_secret(options: dict[str, Any], values: Mapping[str, Any]) -> None:
+    if values["secret"] or not values["partition"]:
         options[DRAWN_BY] = SECRET

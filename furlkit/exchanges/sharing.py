@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from furlkit import catalogue
 from furlkit.aggregators.dictionary import rows_to_share
 from furlkit.errors import UsageError
-from furlkit.exchanges.usage import Values, active_terms
+from furlkit.exchanges.usage import Values, active_terms, secret_pattern
 from furlkit.inputs.settings import fill
 
 # Reasons why a flag needs an objective with an input.
@@ -85,6 +84,11 @@ def check(values: Values) -> None:
     """Raise for options that contradict the objective or further options."""
     sharing = sharing_of(values)
     _check_objective(sharing, values)
+    if sharing.secret and not (sharing.features_out or values["correlations_noise"]):
+        raise UsageError(
+            "--secret: the command draws nothing by the secret; give --features-out, or "
+            "--correlations-noise"
+        )
     if sharing.features_out and not (values["partition"] or sharing.participants):
         raise UsageError(
             "--features-out: without a PARTITION, give --participants, the number of "
@@ -102,20 +106,8 @@ def check(values: Values) -> None:
         )
     if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
         _refuse_to_lose_rows(sharing)
-    secret_pattern(sharing, values)
-
-
-def secret_pattern(sharing: Sharing, values: Values) -> str | None:
-    """Path of the secret, with {client}; None in a simulation, which draws by the seed."""
-    if not sharing.features_out or sharing.secret or values["partition"]:
-        return sharing.secret
-    if not values["private_out"]:
-        raise UsageError(
-            "--features-out: without a PARTITION, a secret of the site chooses the rows; "
-            "give --private-out, and the secret is beside the private file, or --secret "
-            "FILE"
-        )
-    return str(Path(values["private_out"]).with_name("{client}.secret"))
+    if sharing.features_out:
+        secret_pattern(values, "--features-out")
 
 
 def _refuse_to_lose_rows(sharing: Sharing) -> None:

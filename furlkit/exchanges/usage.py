@@ -5,6 +5,7 @@ options contradict each other; without options of the exchange, a check does not
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue
@@ -31,6 +32,21 @@ def is_asked_for(exchange: str, values: Values) -> bool:
     objective = catalogue.objectives()[values["objective"]]
     asked = [objective.exchanges, *(term.exchanges for term in active_terms(values))]
     return any(exchange in names for names in asked)
+
+
+def secret_pattern(values: Values, flag: str) -> str | None:
+    """Path of the secret for the draws of `flag`, with {client}.
+
+    None in a simulation, which draws by the seed.
+    """
+    if values["secret"] or values["partition"]:
+        return values["secret"]
+    if not values["private_out"]:
+        raise UsageError(
+            f"{flag}: without a PARTITION, a secret of the site decides the draws; give "
+            "--private-out, and the secret is beside the private file, or --secret FILE"
+        )
+    return str(Path(values["private_out"]).with_name("{client}.secret"))
 
 
 def _check_kept(values: Values, flag: str, why: str) -> None:

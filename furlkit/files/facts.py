@@ -9,6 +9,8 @@ from furlkit.errors import InputError
 from furlkit.files.clients import check_clients
 from furlkit.files.container.header import Header, check_types, short, with_article
 from furlkit.files.container.read import Container, open_kind
+from furlkit.files.kinds import kind_of
+from furlkit.files.published import Withheld
 
 T = TypeVar("T")
 Known = dict[str, Any]
@@ -16,17 +18,27 @@ Known = dict[str, Any]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Stage, resolved options, seed and inputs that produced a file."""
+    """Stage, resolved options, seed and inputs that produced a file.
+
+    `withheld`: entries that headers of files for other organisations leave out.
+    """
 
     stage: str
     options: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
     inputs: dict[str, str] = field(default_factory=dict)
+    withheld: Withheld | None = None
+
+    def published(self, kind: str) -> Withheld | None:
+        """Entries that a file of this kind leaves out; None if the file stays."""
+        return None if kind_of(kind).stays else self.withheld
 
     def header(self, kind: str, facts: Any) -> Header:
         """Return a header of this kind; facts with the value None are omitted."""
         known = {k: v for k, v in vars(facts).items() if v is not None}
-        return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
+        whole = Header(kind, self.stage, self.options, self.seed, self.inputs, known)
+        withheld = self.published(kind)
+        return withheld.reduce(whole) if withheld else whole
 
 
 @dataclass(frozen=True)

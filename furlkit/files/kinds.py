@@ -123,6 +123,12 @@ KINDS = {
             reveals="key",
         ),
         FileKind(
+            "record",
+            "the record of a {kind} file that {stage} published with a shorter header; it "
+            "must not be published",
+            stays="names sites, uploads and numbers that the published file leaves out",
+        ),
+        FileKind(
             "secret-key",
             "the secret key of client {client} for masked sums of run {run}; it must not "
             "leave the client",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -59,7 +59,9 @@ class ProgressFile:
 
     @cached_property
     def _key(self) -> str:
-        known = [*astuple(self._provenance), self._output.name, self._versions]
+        how = self._provenance
+        work = how.stage, how.options, how.seed, how.inputs
+        known = [*work, self._output.name, self._versions]
         return hashlib.sha256(canonical(known).encode()).hexdigest()
 
     def save(self, step: int, tensors: Tensors, values: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Secret of a site: 32 random bytes in a file that stays at the site.
 
 Draws that protect shared data come from the secret: which images a client shares, the
-mixtures and masks of InstaHide. The seed is in headers, and would publish these draws.
+mixtures and masks of InstaHide, noise. A seed can be guessed, and is in the headers of
+simulations.
 """
 
 import os

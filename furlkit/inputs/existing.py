@@ -98,7 +98,10 @@ def _same(output: Output) -> Existing | None:
 def _header(output: Output) -> Header:
     opened = open_kind(output.path, output.kind)
     opened.check_body()
-    return opened.header
+    withheld = output.provenance.published(output.kind)
+    if withheld is None:
+        return opened.header
+    return withheld.full_header(output.path, opened.header)
 
 
 def _document(output: Output) -> Header:

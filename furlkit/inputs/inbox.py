@@ -72,8 +72,14 @@ def open_uploads(
     files = (*options.inputs, options.parent, options.state)
     files += (options.members, options.signers)
     check_output(options.output, files)
-    if options.state_out:
-        check_output(options.state_out, (*files, options.output), "--state-out")
+    written: tuple[Path, ...] = (options.output,)
+    for flag, path in (
+        ("--state-out", options.state_out),
+        ("--record", options.record),
+    ):
+        if path:
+            check_output(path, (*files, *written), flag)
+            written += (path,)
     named = reader.read_named([p for p in options.inputs if p not in folders])
     inbox = Inbox(folders, kind.kinds, reader.read_sent, admission.names)
     taken: dict[Path, Taken[U]] = {}
@@ -183,7 +189,8 @@ def _folders(options: UploadOptions) -> list[Path]:
                 f"--staleness: needs models of earlier rounds, but {folder} has only "
                 "this round's models; give files"
             )
-        for flag, path in (("-o", options.output), ("--state-out", options.state_out)):
+        outputs = {"-o": options.output, "--state-out": options.state_out}
+        for flag, path in {**outputs, "--record": options.record}.items():
             if path and realpath(folder) == dirname(realpath(path)):
                 raise UsageError(
                     f"{flag} {path}: is in {folder}, which clients write to; choose "
@@ -263,8 +270,8 @@ class Inbox(Generic[U]):
     def _opened(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         try:
             kind = Container(path).header.kind
-            if kind == "private":
-                raise InputError(f"{path}: is a private file, which must not be sent")
+            if kind in ("private", "record"):
+                raise InputError(f"{path}: is a {kind} file, which must not be sent")
             if kind in kinds_of("aggregate", "client") and kind not in self._kinds:
                 return None  # A rule passes over the uploads to other rules.
             return self._read(path)

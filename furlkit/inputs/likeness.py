@@ -18,13 +18,17 @@ from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
 from furlkit.files.container.seal import starts_in
 from furlkit.files.opening import open_regular
+from furlkit.files.published import RECORD
 from furlkit.inputs.uploads import Taken, Upload, usual
 from furlkit.weights import is_batchnorm_statistic
 
 SAMPLE = 4096
 SHOWN = 3
 # Options that depend on a client's machine and connection, and on disclosure.
-OWN = ("channels-last", "compile", "device", "encoding", "precision", "tell", "threads")
+OWN = (
+    *("channels-last", "compile", "device", "encoding", "precision", "tell", "threads"),
+    RECORD,
+)
 
 
 def name_copies(taken: Sequence[Taken]) -> None:

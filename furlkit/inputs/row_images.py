@@ -60,7 +60,8 @@ def open_row_images(
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:
     facts, width = rows.facts, z_width(model)
-    if facts.layer != "z" or facts.owners is not None or rows.counts is not None:
+    joined = facts.owners is not None or facts.part in ("dictionary", "centroids")
+    if facts.layer != "z" or joined or rows.counts is not None:
         raise InputError(
             f"{rows.path}: expected rows of z of one client, as written by local-train "
             "--features-out or embed --layer z; give the file of a single client"

@@ -17,6 +17,12 @@ from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.opening import same_bytes
 from furlkit.inputs.declared import by_role
+from furlkit.inputs.publishing import (
+    ANONYMOUS,
+    OF_SITES,
+    is_anonymous,
+    withheld_by_server,
+)
 from furlkit.inputs.settings import fill
 
 TRAIN_AGAIN = "train that client again from the current global model"
@@ -33,6 +39,7 @@ class UploadOptions:
     `inputs`: files and folders. `parent`: global model at the start of the round.
     `state`: memory of the rule after the previous round. `wait`: how long to wait for
     `expect` uploads in the folders. `members` and `signers`: lists of accepted clients.
+    `anonymous`: publish without names of sites, with a `record`; None depends on clients.
     """
 
     inputs: tuple[Path, ...]
@@ -49,6 +56,8 @@ class UploadOptions:
     members: Path | None
     signers: Path | None
     trust_headers: bool
+    anonymous: bool | None
+    record: Path | None
     dry_run: bool
     force: bool
     recorded: dict[str, Any]
@@ -108,7 +117,9 @@ class UnfitUpload(InputError):
 def options_of(values: Mapping[str, Any]) -> UploadOptions:
     """Sort flat values into the options of aggregate."""
     settings, rest = divided(values, rules()[values["rule"]].options)
-    known = {"settings": settings, "recorded": recorded("aggregate", values)}
+    words = recorded("aggregate", values)
+    words.pop(ANONYMOUS, None)  # Depends on the clients; see `provenance_of`.
+    known = {"settings": settings, "recorded": words}
     return fill(UploadOptions, {**rest, **known})
 
 
@@ -180,7 +191,24 @@ def provenance_of(
 ) -> Provenance:
     """Provenance of the result; `resolved`: options decided by the inputs."""
     contents = by_role("aggregate", inputs={c.facts.client: c for c in clients})
-    return Provenance("aggregate", {**options.recorded, **resolved}, None, contents)
+    words = {**options.recorded, **resolved}
+    if not hides_names(options, clients):
+        return Provenance("aggregate", words, None, contents)
+    withheld = withheld_by_server("aggregate", options.record, OF_SITES)
+    return Provenance("aggregate", {**words, ANONYMOUS: True}, None, contents, withheld)
+
+
+def hides_names(options: UploadOptions, clients: Sequence[Upload]) -> bool:
+    """Return whether the result names no client."""
+    names = [client.facts.client for client in clients]
+    return is_anonymous(options.anonymous, options.record, names)
+
+
+def shown_ids(options: UploadOptions, clients: Sequence[Upload]) -> list[ClientId]:
+    """Clients as the result names them: numbers without a meaning if anonymous."""
+    if hides_names(options, clients):
+        return [*range(len(clients))]
+    return [client.facts.client or 0 for client in clients]
 
 
 def _again(path: Path, first: Path) -> str:

@@ -18,6 +18,7 @@ from furlkit.catalogue import direction_of
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.journal import Journal, cpu_seconds_of
+from furlkit.files.published import lacks_record
 from furlkit.files.similarity import kept_of
 from furlkit.reports.runs import File, objective_of, read_files, two_runs
 from furlkit.reports.summary import grouped
@@ -75,7 +76,8 @@ def ledger_of(found: Iterable[File]) -> Ledger:
     transfers = _transfers(files)
     unique = tuple(sorted(files.values(), key=lambda file: file.path))
     mixed = filter(None, [two_runs(unique)])
-    for warning in (*mixed, *_missing(transfers), *_lost_ensembles(unique, files)):
+    lost = (*_lost_ensembles(unique, files), *_lost_records(unique))
+    for warning in (*mixed, *_missing(transfers), *lost):
         console.warn(warning)
     _tell_phases(unique)
     return Ledger(tuple(transfers), unique)
@@ -193,6 +195,16 @@ def _lost_ensembles(files: Iterable[File], known: dict[str, File]) -> Iterator[s
             yield (
                 f"{short_hash(content)}: is not among the files; {file.path} was "
                 "distilled from this ensemble; the uploads for the ensemble are unknown"
+            )
+
+
+def _lost_records(files: Iterable[File]) -> Iterator[str]:
+    """Warn about files of the server without the record that names the uploads."""
+    for file in files:
+        if file.stage in SERVER and lacks_record(file):
+            yield (
+                f"{file.path}: the header does not name the uploads, and the record of the "
+                "file is missing; give the folder of --record too"
             )
 
 

@@ -32,13 +32,13 @@ class Finding(NamedTuple):
 
 GRADIENTS = Finding(
     "Training images have been reconstructed from the change of a model by training, "
-    "best from few images in few steps. The server knows the model before and "
-    "after. The seed in the file also reveals the order and augmentation of images.",
+    "best from few images in few steps. The server knows the model before and after.",
     (
         "Zhu et al. 2019, Deep Leakage from Gradients, NeurIPS",
         "Geiping et al. 2020, Inverting Gradients, NeurIPS",
     ),
 )
+SEED = " The seed in the file also reveals the order and augmentation of images."
 MEMBERS = Finding(
     "Owners of the model and an image can guess, better than by chance, if the image "
     "was used for training.",
@@ -140,7 +140,10 @@ def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
     facts, reveals = header.facts, kind_of(header.kind).reveals
     if reveals == "weights":
         parts = {entry.name.split(".")[0] for entry in entries}
-        found = [GRADIENTS] if facts.get("role") == "client" else []
+        change = GRADIENTS
+        if header.seed is not None:
+            change = change._replace(what=change.what + SEED)
+        found = [change] if facts.get("role") == "client" else []
         found += [MEMBERS, PROPERTIES]
         if any(is_batchnorm_statistic(entry.name) for entry in entries):
             found.append(STATISTICS)

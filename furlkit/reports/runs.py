@@ -13,8 +13,12 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.heads import Heads
+from furlkit.files.container.write import RECORD_ENDING
+from furlkit.files.published import KIND as RECORD
+from furlkit.files.published import completed, records_by_content
 from furlkit.reports.text import lookup, plain
 
+ENDINGS = (".safetensors", RECORD_ENDING)
 # No training writes a larger number of epochs for one round.
 MOST_EPOCHS = 10**9
 # Required facts in files of these stages.
@@ -40,13 +44,14 @@ def read_files(runs: Sequence[Path]) -> list[File]:
     """Files below folders, or single files, by path.
 
     Broken and foreign files in a folder are left out with a warning; a broken single
-    file, named by the user, is an error. Unfinished files are left out.
+    file, named by the user, is an error. Unfinished files are left out. The header of a
+    published file is completed by the record.
     """
     found: dict[Path, File] = {}
     broken: dict[Path, str] = {}
     heads = Heads()
     for run in runs:
-        for path in files_below(run, (".safetensors",)) if run.is_dir() else [run]:
+        for path in files_below(run, ENDINGS) if run.is_dir() else [run]:
             try:
                 found[path] = _read_file(path, heads)
             except FurlkitError as error:
@@ -55,7 +60,12 @@ def read_files(runs: Sequence[Path]) -> list[File]:
                 broken[Path(realpath(path))] = f"{plain(str(error))}; left out"
     for path in sorted(broken):
         console.warn(broken[path])
-    return [found[path] for path in sorted(found) if found[path].kind != "progress"]
+    records = records_by_content(found.values())
+    return [
+        completed(found[path], records.get(found[path].content))
+        for path in sorted(found)
+        if found[path].kind not in ("progress", RECORD)
+    ]
 
 
 def objective_of(file: File) -> str:
@@ -95,7 +105,8 @@ def files_below(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 def _read_file(path: Path, heads: Heads) -> File:
     header, start, payload = heads.read(path)
-    for name in () if header.kind == "progress" else NEEDED.get(header.stage, ()):
+    kept = header.kind in ("progress", RECORD)
+    for name in () if kept else NEEDED.get(header.stage, ()):
         value = header.facts.get(name)
         if not is_client(value) or (name != "client" and isinstance(value, str)):
             raise InputError(

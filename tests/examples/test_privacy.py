@@ -71,7 +71,7 @@ def test_a_round_of_masked_sums_runs(tmp_path, monkeypatch):
 
 def test_the_runs_of_the_page_are_planned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (words,) = commands("table=noise")
+    (words,) = commands("recipe.toml table=noise")
     recipe = str(ROOT / PAGE).replace("README.md", "recipe.toml")
     made(*(recipe if "recipe.toml" in word else word for word in words))
     text = Path("run.mk").read_text()

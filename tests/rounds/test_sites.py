@@ -172,7 +172,10 @@ def test_numbers_that_are_told_are_weights_and_classes_are_summed(sites, run):
     found = json.loads(done.out)
     assert found["shares"] == {"north": 12 / 32, "st-mary": 20 / 32}
     assert sum(found["classes"].values()) == 32
-    assert read_checkpoint(sites("g1")).facts.examples == 32
+    assert read_checkpoint(sites("g1")).facts.examples is None
+    named = ("aggregate", *uploads, "--named", "-o", sites("named"))
+    assert run(*named).code == 0
+    assert read_checkpoint(sites("named")).facts.examples == 32
 
 
 def test_two_uploads_of_one_name_are_refused(sites, refused):
@@ -260,7 +263,7 @@ def test_shared_rows_need_the_number_of_participants(sites, refused):
 
 
 def test_fedca_of_two_sites(sites, run):
-    """Alignment, shared rows, private files, a dictionary by name, and the ledger."""
+    """Alignment, shared rows, private files, a common dictionary, and the ledger."""
     public = ("--data", folder_of_digits(sites.folder / "public", 40, 8), *BRIEF)
     align = ("--targets-out", sites("t"), "-o", sites("align"))
     assert furlkit("pretrain-align", sites.start, *public, *align) == 0
@@ -274,7 +277,9 @@ def test_fedca_of_two_sites(sites, run):
     rows = [sites(f"f_{name}") for name in ("st-mary", "north")]
     pooled = ("aggregate", "--rule", "dictionary", *rows, "-o", sites("d"))
     assert furlkit(*pooled) == 0
-    assert read_features(sites("d")).facts.owners == [["north", 5], ["st-mary", 5]]
+    assert read_features(sites("d")).facts.owners is None
+    record = Container(files / "d.record").header.facts["facts"]
+    assert record["owners"] == [["north", 5], ["st-mary", 5]]
     assert furlkit("aggregate", *uploads, "-o", sites("g1")) == 0
     second = ("--dictionary", sites("d"), "--leave-own-out")
     second += ("--private", files / "p1_{}.safetensors")
@@ -291,7 +296,7 @@ def test_flesd_of_two_sites(sites):
         output = sites.folder / f"r_{upload.name}"
         more = ("--similarity", "--top", 50, "-o", output)
         assert furlkit("embed", upload, *public, "--layer", "z", *more) == 0
-    seen = sorted(sites.folder.glob("r_*"))
+    seen = sorted(sites.folder.glob("r_*.safetensors"))
     words = ("aggregate", "--rule", "ensemble", *seen, "-o", sites("e"))
     assert furlkit(*words) == 0
     more = (*public, *BRIEF, "--anchors", 8, "-o", sites("g1"))

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -41,11 +41,25 @@ class Header:
 
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, no spaces, no NaN."""
-        return canonical(vars(self))
+        return canonical({entry.name: getattr(self, entry.name) for entry in _ENTRIES})
 
     def unsealed(self) -> "Header":
         """Return the header without content hash and checksum."""
         return replace(self, content=UNSEALED, check=UNSEALED)
+
+
+_ENTRIES = fields(Header)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedHeader(Header):
+    """Header without entries that stay with the writer of the file.
+
+    `full` is the whole header, for the file `record`; None is a file beside the output.
+    """
+
+    full: Header
+    record: Path | None = None
 
 
 def canonical(value: Any) -> str:

@@ -7,6 +7,7 @@ length, a JSON header, the tensors.
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,8 @@ import numpy as np
 
 from furlkit.errors import FurlkitError
 from furlkit.files.container import seal
-from furlkit.files.container.atomic import EVERYBODY, replacing
-from furlkit.files.container.header import LIMIT, Header
+from furlkit.files.container.atomic import EVERYBODY, OWNER, replacing
+from furlkit.files.container.header import LIMIT, Header, PublishedHeader
 from furlkit.files.container.layout import Entry, place, table
 
 
@@ -28,6 +29,7 @@ class Blocks(NamedTuple):
 
 
 Stored = np.ndarray | Blocks
+RECORD_ENDING = ".record"
 
 
 def write(
@@ -35,7 +37,9 @@ def write(
 ) -> str:
     """Write tensors and header; return the content hash.
 
-    Blocks are computed one tensor after another, in the order of the file.
+    Blocks are computed one tensor after another, in the order of the file. The record of
+    a published file is written before the file appears: a kill leaves no file without
+    the record.
     """
     placed = place(
         Entry(name, tensor.dtype.newbyteorder("<"), tensor.shape)
@@ -62,7 +66,20 @@ def write(
         check = seal.checksum(head, crcs)
         stream.seek(0)
         stream.write(seal.with_digits(head, "check", seal.UNSEALED, check))
+        if isinstance(header, PublishedHeader):
+            _write_record(header.record or record_of(path), header.full, content)
     return content
+
+
+def record_of(path: Path) -> Path:
+    """Path of the record beside a published file; couriers do not copy the name."""
+    return path.with_name(path.name.removesuffix(".safetensors") + RECORD_ENDING)
+
+
+def _write_record(path: Path, full: Header, content: str) -> None:
+    """Write the whole header of a published file, readable by the user only."""
+    facts = {"published": content, "kind": full.kind, "facts": full.facts}
+    write(path, {}, replace(full, kind="record", facts=facts), OWNER)
 
 
 def _head(path: Path, placed: list[Entry], header: Header) -> bytes:

@@ -120,7 +120,7 @@ def _combined(
     given = {"weights": "given"} if by_file else {}
     provenance = provenance_of(options, clients, shares=shares, **given)
     if privacy:
-        facts, provenance = privacy.facts(facts), privacy.provenance(options)
+        facts, provenance = privacy.facts(facts), privacy.provenance(options, clients)
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
     rule = catalogue.rules()[options.rule]

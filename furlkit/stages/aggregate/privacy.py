@@ -18,7 +18,7 @@ from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.inputs.members import read_members
-from furlkit.inputs.uploads import Upload, UploadOptions
+from furlkit.inputs.uploads import Upload, UploadOptions, provenance_of
 
 # Options of --noise, by key; the function of the rule gets APPLIED.
 APPLIED = ("clip", "clip_statistics", "noise", "cohort")
@@ -70,9 +70,12 @@ class Privacy(NamedTuple):
         nothing: dict[str, Any] = dict.fromkeys(UNTOLD)
         return replace(facts, privacy=self.fact, **nothing)
 
-    def provenance(self, options: UploadOptions) -> Provenance:
-        """Provenance without uploads and shares: their hashes are facts about clients."""
-        return Provenance("aggregate", {**options.recorded, DRAWN_BY: SYSTEM})
+    def provenance(
+        self, options: UploadOptions, clients: Sequence[Upload]
+    ) -> Provenance:
+        """Provenance that publishes no upload: hashes are facts about clients."""
+        hidden = replace(options, anonymous=True)
+        return provenance_of(hidden, clients, **{DRAWN_BY: SYSTEM})
 
     def next_clip(self, uploads: Uploads) -> float | None:
         """Clip norm of the next round, with --clip-quantile."""
@@ -102,6 +105,11 @@ def check_usage(values: Mapping[str, Any]) -> None:
         raise UsageError(
             "--max-share does not apply beside --noise: shares are equal, and the divisor "
             "is --cohort"
+        )
+    if values["anonymous"] is False:
+        raise UsageError(
+            "--named does not apply beside --noise: names and hashes of uploads are facts "
+            "about clients; the record has them"
         )
     if values["members"] and read_members(values["members"]).weights:
         raise UsageError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.aggregators.dictionary import distinct_rows
+from furlkit.aggregators.dictionary import distinct_rows, mixed_order
 from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.catalogue import RULES, load, rules
 from furlkit.errors import InputError, UsageError
@@ -20,6 +20,7 @@ from furlkit.inputs.uploads import (
     Sent,
     check_same,
     check_same_facts,
+    hides_names,
     provenance_of,
 )
 from furlkit.reports.text import counted
@@ -46,6 +47,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         _name_dominant(clients, [len(each) for each in kept])
     kept = _without(kept, clients, made_for)
     rows = np.concatenate(kept)
+    if hides_names(options, clients):
+        rows = mixed_order(rows)
+        _name_revealing(made_for)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
     first = clients[0].facts
     line = (
@@ -75,6 +79,16 @@ def _client(text: str | None) -> ClientId | None:
     if client is None:
         raise UsageError(f"--for {text}: expected a client, by number or name")
     return client
+
+
+def _name_revealing(made_for: ClientId | None) -> None:
+    """Warn about a dictionary without the rows of one site."""
+    if made_for is not None:
+        console.warn(
+            f"--for {made_for}: whoever has this dictionary and the dictionary of another "
+            f"site knows the rows of {made_for}; send the file to {made_for} only, or use "
+            "local-train --leave-own-out with a common dictionary"
+        )
 
 
 def _without(

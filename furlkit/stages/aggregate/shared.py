@@ -25,6 +25,7 @@ from furlkit.inputs.uploads import (
     Upload,
     check_same,
     check_same_facts,
+    hides_names,
     provenance_of,
 )
 from furlkit.reports.text import counted
@@ -46,12 +47,19 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data = {"round": first.round, "clients": count, **combined.data}
     if options.dry_run:
         return line, data
+    anonymous = hides_names(options, clients)
     facts = replace(first, client=None, **combined.facts)
+    if anonymous and getattr(facts, "owners", None):
+        owners = [[k, *rest] for k, (_, *rest) in enumerate(facts.owners)]
+        facts = replace(facts, owners=owners)
     provenance = provenance_of(options, clients)
     if made := existing_result(options, rule.writes, provenance, facts):
         return made
     write = load(f"{kind_of(rule.writes).module}:write_result")
-    about = (combined.make(), facts, provenance)
+    # The counts of anonymous rows would add up to the images of all sites.
+    hidden = ("counts",) if anonymous else ()
+    tensors = {k: v for k, v in combined.make().items() if k not in hidden}
+    about = (tensors, facts, provenance)
     data["content"] = write(options.output, rule.writes, *about)
     return line, data
 

@@ -27,7 +27,9 @@ from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     Sent,
+    hides_names,
     provenance_of,
+    shown_ids,
 )
 from furlkit.stages.aggregate.claims import name_repeats
 from furlkit.stages.aggregate.images import Upload, check_together, check_upload
@@ -39,10 +41,12 @@ SAMPLE, TINY = 256, 1e-300
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check for equal images in equal order, then combine the uploads."""
     options, clients = open_uploads(values, KIND)
+    if hides_names(options, clients):  # The order of the names would tell the owners.
+        clients.sort(key=lambda client: client.content)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
         form=form,
-        clients=[client.facts.client or 0 for client in clients],
+        clients=shown_ids(options, clients),
         round=first.facts.round or 0,
         temperature=options.settings["temperature"],
         dataset=first.facts.dataset,
@@ -57,7 +61,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"client{'s' * (len(clients) > 1)} on {facts.examples:,} images, as {form}"
     )
     data: dict[str, Any] = {"round": facts.round, "form": form}
-    data["clients"] = facts.clients
+    data["clients"] = [client.facts.client for client in clients]
     name_repeats([client for client in clients if isinstance(client, Features)])
     if facts.trim is None:
         _name_dominant(clients, facts.temperature)
@@ -114,8 +118,7 @@ def _write_parts(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
 ) -> str:
     parts, columns = {}, {}
-    for client in clients:
-        number = client.facts.client or 0
+    for number, client in zip(facts.clients, clients, strict=True):
         if isinstance(client, Features):
             parts[number] = unit_rows(client.rows)
         elif client.columns is not None:

@@ -4,13 +4,22 @@ from typing import Any
 
 from furlkit import catalogue
 from furlkit.catalogue import TEACHERS, divided, recorded
+from furlkit.files.clients import client_of
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
+from furlkit.files.published import Withheld
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.matching import check_augmentation, check_batch
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.publishing import (
+    ANONYMOUS,
+    is_anonymous,
+    is_site,
+    withheld_by_server,
+    withheld_by_site,
+)
 from furlkit.inputs.settings import fill
 from furlkit.stages.distill.lesson import DistillOptions, Lesson
 
@@ -35,6 +44,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _options(values: dict[str, Any]) -> DistillOptions:
     words = recorded("distill", values)
+    words.pop(ANONYMOUS, None)  # Depends on the clients; see `_withheld`.
     if values["steps"]:
         del words["epochs"]
     settings, rest = divided(values, TEACHERS[values["teacher"]].options)
@@ -50,4 +60,19 @@ def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
     plugin = encoder_plugin(lesson.model)
     resolved = {**options.resolved, **plugin, **lesson.resolved}
     contents = {**lesson.contents, **by_role("distill", model=lesson.model)}
-    return Provenance("distill", resolved, options.seed, contents)
+    withheld = _withheld(options, lesson, contents)
+    if withheld and not withheld.seed:
+        resolved[ANONYMOUS] = True
+    return Provenance("distill", resolved, options.seed, contents, withheld)
+
+
+def _withheld(
+    options: DistillOptions, lesson: Lesson, contents: dict[str, str]
+) -> Withheld | None:
+    """Entries that the header leaves out, of a site's model or of the server's model."""
+    roles = [role.partition(" ") for role in contents]
+    teachers = [client_of(name) for role, _, name in roles if role == "client"]
+    anonymous = is_anonymous(options.anonymous, options.record, teachers)
+    if is_site(lesson.facts.client):
+        return withheld_by_site("distill", lesson.facts.client)
+    return withheld_by_server("distill", options.record, {}) if anonymous else None

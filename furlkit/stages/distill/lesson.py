@@ -26,7 +26,11 @@ Make = Callable[[Any, Any, Any], tuple[Any, Begin | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class DistillOptions(Computing):
-    """`sources`: the teacher's file, if any; `settings`: options of the teacher."""
+    """`sources`: the teacher's files, if any; `settings`: options of the teacher.
+
+    `anonymous`: publish without names of teaching sites, with a `record`; None depends on
+    the teachers.
+    """
 
     sources: tuple[Path, ...]
     model: Path
@@ -38,6 +42,8 @@ class DistillOptions(Computing):
     plan: Plan
     execution: Execution
     seed: int
+    anonymous: bool | None
+    record: Path | None
 
 
 @dataclass(frozen=True, kw_only=True)

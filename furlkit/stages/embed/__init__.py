@@ -18,6 +18,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.publishing import withheld_by_site
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import ClassHead
 
@@ -71,7 +72,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     resolved = {**options.resolved, **encoder_plugin(model), **resolved}
     if options.noise and options.secret:
         resolved[DRAWN_BY] = SECRET
-    provenance = Provenance("embed", resolved, None, contents)
+    withheld = withheld_by_site("embed", facts.client)
+    provenance = Provenance("embed", resolved, None, contents, withheld)
     written = "similarity" if options.similarity else "features"
     if made := existing_result(options, written, provenance, facts):
         return made

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from furlkit.files.container.header import Header, check_types
 from furlkit.files.container.read import Container
 from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import first_line
+from furlkit.files.published import completed, records_by_content
 from furlkit.reports.text import lookup
 
 PLANNED = Path("plan", "recipe.json")  # A file in the folder of a planned run.
@@ -89,7 +90,11 @@ def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
             continue  # A file of another program, or a damaged file.
         if header.kind != "progress":
             found.setdefault(header.content, Link(path, header))
-    return found
+    records = records_by_content(link.header for link in found.values())
+    return {
+        content: replace(link, header=completed(link.header, records.get(content)))
+        for content, link in found.items()
+    }
 
 
 def _below(folders: Iterable[Path]) -> Iterator[Path]:
@@ -133,7 +138,9 @@ def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
     `depth` is the number of generations: 1 for the file alone. Parents are always looked
     up.
     """
-    first = Link(path, header_of(path))
+    header = header_of(path)
+    same = found.get(header.content)  # With the entries of a record.
+    first = Link(path, same.header if same else header)
     known = {**found, first.header.content: first}
     taken, generation = {}, [first.header.content]
     while generation and (depth is None or depth > 0):

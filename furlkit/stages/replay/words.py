@@ -18,16 +18,19 @@ from furlkit.catalogue import (
     Option,
     taker_of,
 )
-from furlkit.data.sets.datasets import is_name
-from furlkit.files.clients import is_client
+from furlkit.data.sets.datasets import is_name as is_dataset
+from furlkit.files.clients import is_client, is_name
 from furlkit.files.container.header import Header
 from furlkit.files.kinds import is_kind
+from furlkit.files.published import KIND as RECORD
+from furlkit.files.published import lacks_record
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
 
 Find = Callable[[Any], list[str] | None]
 Words = list[str]
+UPLOAD = "client "  # Begin of the role of an upload.
 RESOLVED = ("device", "isa", "deterministic")  # Recorded as the machine resolved them.
 
 
@@ -36,16 +39,21 @@ def reason_against(link: Link) -> str:
     header = link.header
     if not _is_recorded(header.stage):
         return f"{header.stage or 'the stage'} does not record the inputs"
+    if header.options.get(DRAWN_BY) == SYSTEM:
+        return (
+            "the noise came from the operating system and is not recorded, on purpose"
+        )
+    if lacks_record(header):
+        return (
+            "the header is not whole, and the record of the file is missing; add --among "
+            "FOLDER with the record"
+        )
     if header.kind == "metrics" and not header.content:
         return "an older furlkit wrote the file without a content hash; evaluate again"
     if header.version == 1:
         return "format version 1 does not record options by flags"
     if header.options.get("scheme") == "file":
         return "the header does not record the indices of --split-file"
-    if header.options.get(DRAWN_BY) == SYSTEM:
-        return (
-            "the noise came from the operating system and is not recorded, on purpose"
-        )
     if header.options.get("weights") == "given":
         return "the header does not record the file of --weights or --members, only the shares"
     if _has_client(header.stage) and not is_client(header.facts.get("client")):
@@ -63,7 +71,7 @@ def reason_against(link: Link) -> str:
 def path_word(path: Path | str) -> str:
     """Path for a command line, distinct from options and names of datasets."""
     text = str(path)
-    return f"./{text}" if text.startswith("-") or is_name(text) else text
+    return f"./{text}" if text.startswith("-") or is_dataset(text) else text
 
 
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
@@ -227,7 +235,15 @@ def _given(link: Link) -> dict[str, Any]:
         width = heads.get("classifier") if isinstance(heads, dict) else None
         if isinstance(width, list) and width:
             options.setdefault("classes", width[-1])
+    if any(is_name(role.removeprefix(UPLOAD)) for role in _uploads(header)):
+        options.setdefault("anonymous", False)  # The default for sites is True.
     return options
+
+
+def _uploads(header: Header) -> list[str]:
+    """Roles of uploads, of a command that may leave out the names of clients."""
+    named = "anonymous" in COMMANDS[header.stage].options
+    return [role for role in header.inputs if named and role.startswith(UPLOAD)]
 
 
 def _flag(option: Option, value: Any) -> Words:
@@ -266,6 +282,8 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             continue
         if option.second:
             found["-o"] = kind.kinds
+        elif kind.kind == RECORD:
+            continue  # Beside the output.
         elif is_kind(kind.kinds[0]) and _is_written(link.header, option, options):
             found[f"--{option.name}"] = kind.kinds
     return found

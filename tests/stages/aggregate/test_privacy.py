@@ -132,6 +132,7 @@ def test_a_broken_history_is_refused(folder, private, forge, history):
     [
         (("--weights", "examples"), 2, "equal weights"),
         (("--max-share", 0.5), 2, "--max-share"),
+        (("--named",), 2, "--named"),
         (("--cohort", 8), 75, "promises 8"),
         (("--cohort", 6), 65, "--cohort 6"),
         (("--clip-quantile", 0.5, "--count-noise", 0.4), 2, "--count-noise"),
@@ -243,3 +244,10 @@ def test_the_page_and_the_scores_show_epsilon(world, run):
     assert "epsilon 4.377" in run("inspect", scores).out.replace("\n    ", " ")
     assert run("report", model.parent, "-o", world.folder / "page.html").code == 0
     assert "4.377" in (world.folder / "page.html").read_text()
+
+
+def test_the_record_of_the_server_has_the_uploads(folder, private):
+    assert private("--record", folder / "kept.record").code == 0
+    record = Container(folder / "kept.record").header
+    uploads = {Container(folder / f"c{k}").content for k in range(7)}
+    assert uploads <= set(record.inputs.values())

@@ -10,7 +10,7 @@ import pytest
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.inputs import inbox as inbox_module
-from tests.helpers import furlkit
+from tests.helpers import furlkit, whole_header
 
 SITES = ("st-mary", "north")
 
@@ -215,7 +215,7 @@ def test_three_strangers_with_other_parts_do_not_outvote_two_sites(
     words = ("aggregate", inbox, "--parent", first, "--at-least", 2, "-o", second)
     done = run(*words)
     assert done.code == 0, done.err
-    assert Container(second).header.inputs.keys() == {f"client {n}" for n in SITES}
+    assert whole_header(second).inputs.keys() == {f"client {n}" for n in SITES}
     (line,) = reasons(done.err)
     assert "mallory" not in line and part in line and "2 more" in line
 
@@ -359,7 +359,7 @@ def test_rows_are_signed_too(world, inbox, run, forge, keys, allowed):
     signers, output = allowed(*SITES), world.folder / "d"
     done = run("aggregate", inbox, *words, "--signers", signers, "-o", output)
     assert done.code == 0, done.err
-    owners = Container(output).header.facts["owners"]
+    owners = whole_header(output).facts["owners"]
     assert [name for name, _ in owners] == ["north", "st-mary"]
     (line,) = reasons(done.err)
     assert "rows_2" in line
@@ -441,12 +441,12 @@ def test_members_have_weights_and_limits(world, inbox, run, refused, tmp_path):
     words = command(world, inbox, "--members", members, "--force")
     members.write_text("# two sites\nst-mary weight=3\n\nnorth weight=1 # small\n")
     assert run(*words).code == 0
-    assert Container(output).header.options["shares"] == [0.25, 0.75]
+    assert whole_header(output).options["shares"] == [0.25, 0.75]
     assert Container(output).header.options["weights"] == "given"
     members.write_text("st-mary examples=100\nnorth examples=300\nwest\n")
     done = run(*words)
     assert done.code == 0 and "claims" in done.err
-    assert Container(output).header.options["shares"] == [0.75, 0.25]
+    assert whole_header(output).options["shares"] == [0.75, 0.25]
     assert "no upload in this round from west\n" in done.err
 
 
@@ -481,7 +481,7 @@ def test_weights_in_a_file_are_a_list_of_members(world, inbox, run, forge, expec
     assert done.code == 0, done.err
     (line,) = reasons(done.err)
     assert str(inbox / "mallory") in line and "no weight" in line
-    assert Container(world.folder / "g1").header.options["shares"] == [0.75, 0.25]
+    assert whole_header(world.folder / "g1").options["shares"] == [0.75, 0.25]
     (inbox / "north").unlink()
     assert "closed" in run(*words).out
 

@@ -1,0 +1,418 @@
+"""Published files of a round between three named sites: nothing about single sites.
+
+Every file that leaves a site or the server is searched, byte by byte, for names, numbers
+of images, seeds and hashes of files. A site's files may name the site, and contain what
+--tell allows.
+"""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit.aggregators.dictionary import drawn_places, mixed_order, unit_rows
+from furlkit.data.augmentation import Augmentation
+from furlkit.data.sets.source import Source
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container.read import Container
+from furlkit.files.features import read_features
+from furlkit.files.private import read_private
+from furlkit.files.secret import read_secret
+from furlkit.inputs.images import open_images
+from furlkit.models.embedding import embed_mixed
+from furlkit.models.loading import load_net, view_of
+from furlkit.randomness import numpy_generator, torch_generator
+from tests.helpers import furlkit, tensor_bytes, whole_header
+from tests.rounds.test_sites import folder_of_digits
+
+# Names, numbers of images and seeds that occur nowhere else in a header.
+SITES = {"st-mary": (0, 29), "north": (40, 37), "eastgate": (80, 43)}
+SEEDS = {"st-mary": 48151, "north": 62342, "eastgate": 77777}
+NET = ("--image-size", 8, "--channels", 3, "--width", 0.02, "--projector", "8,4")
+BRIEF = ("--epochs", 1, "--batch-size", 8)
+ROWS = ("--participants", 3, "--dictionary-size", 18)
+METHODS = ("fedsimclr", "fedca", "fcl", "flesd", "fedsc", "orchestra", "heterossfl")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("published")
+    for name, place in SITES.items():
+        folder_of_digits(folder / name, *place)
+    folder_of_digits(folder / "public", 140, 12)
+    return folder
+
+
+class Round:
+    """A round of three sites; `sent` and `published` list the files that travel."""
+
+    def __init__(self, images: Path, folder: Path, tell: str):
+        self.images, self.folder, self.tell = images, folder, tell
+        self.sent: dict[str, list[Path]] = {name: [] for name in SITES}
+        self.published: list[Path] = []
+        self.public = ("--data", images / "public")
+        self.do("init", *NET, "--seed", 5, "-o", self("global_0"))
+
+    def __call__(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+    def do(self, *words) -> None:
+        assert furlkit(*words, "-q") == 0, words
+
+    def train(self, name: str, *more, number: int = 1, send: bool = True) -> None:
+        """Train a site; {} in the options stands for the name."""
+        words = [str(word).replace("{}", name) for word in more]
+        given = ("--data", self.images / name, "--client", name, "--seed", SEEDS[name])
+        output = self(f"upload_{name}_{number}")
+        self.do("local-train", self(f"global_{number - 1}"), *given, *BRIEF, *words,
+                "--tell", self.tell, "--private-out", self(f"private_{name}_{number}"),
+                "-o", output)  # fmt: skip
+        if send:
+            self.sent[name].append(output)
+
+    def share(self, flag: str, number: int = 1) -> tuple:
+        """Option for a further file that every site sends."""
+        kind = flag.removeprefix("--")
+        for name, files in self.sent.items():
+            files.append(self(f"{kind}_{name}_{number}"))
+        return flag, self(f"{kind}_{{}}_{number}")
+
+    def embed(self, *more) -> list[Path]:
+        """Every site sends outputs for public images."""
+        rows = [self(f"rows_{name}") for name in SITES]
+        for (name, files), output in zip(self.sent.items(), rows, strict=True):
+            model = self(f"upload_{name}_1")
+            self.do("embed", model, *self.public, *more, "-o", output)
+            files.append(output)
+        return rows
+
+    def aggregate(self, name: str, *words) -> Path:
+        self.do("aggregate", *words, "-o", self(name))
+        self.published.append(self(name))
+        return self(name)
+
+    def files(self, kind: str, number: int = 1) -> list[Path]:
+        return [self(f"{kind}_{name}_{number}") for name in SITES]
+
+    def run(self, method: str) -> None:
+        more: tuple = ()
+        if method in ("fedca", "fcl"):
+            more = (*ROWS, *self.share("--features-out"))
+        if method == "fcl":
+            more += ("--objective", "moco", "--share-rows", "instahide")
+        if method == "fedsc":
+            more = ("--objective", "spectral", "--correlations-noise", 0.1)
+            more += self.share("--correlations-out")
+        if method == "orchestra":
+            more = ("--local-centroids", 4, *self.share("--centroids-out"))
+        for name in SITES:
+            self.train(name, *more, send=method != "flesd")
+        if method == "flesd":
+            pooled = ("--rule", "ensemble", *self.embed("--layer", "z"))
+            ensemble = self.aggregate("ensemble", *pooled)
+            given = (ensemble, self("global_0"), *self.public, *BRIEF, "--anchors", 12)
+            self.do("distill", *given, "-o", self("global_1"))
+            self.published.append(self("global_1"))
+            return
+        parent = ("--parent", self("global_0"))
+        self.aggregate("global_1", *self.files("upload"), *parent)
+        if method in ("fedca", "fcl"):
+            rows = self.files("features-out")
+            self.aggregate("dictionary", "--rule", "dictionary", *rows)
+        if method == "fedsc":
+            matrices = self.files("correlations-out")
+            self.aggregate("correlations", "--rule", "correlations", *matrices)
+        if method == "orchestra":
+            rows = self.files("centroids-out")
+            self.aggregate("centroids", "--rule", "centroids", "--centroids", 4, *rows)
+        if method == "heterossfl":
+            rows = self.embed("--layer", "z", "--similarity")
+            self.aggregate("kernel", "--rule", "kernels", *rows)
+
+    def facts(self, tellers: set[str]) -> dict[str, str]:
+        """Patterns of forbidden text, by description, except of the `tellers`."""
+        found = {f"name {name}": name for name in SITES if name not in tellers}
+        for name, seed in SEEDS.items():
+            found[f"seed of {name}"] = rf"\b{seed}\b"
+        for name, (_, count) in SITES.items():
+            if name not in tellers or "examples" not in self.tell:
+                found[f"images of {name}"] = rf"(?<![\w.]){count}(?![\w.])"
+        total = sum(count for _, count in SITES.values())
+        found["images of all sites"] = rf"\b{total}\b"
+        for path in self.folder.glob("*.safetensors"):
+            if path not in self.published and path != self("global_0"):
+                found[f"hash of {path.name}"] = Container(path).content
+        return found
+
+
+def head(path: Path) -> str:
+    """Text of the header's metadata; sizes and offsets of tensors are no counts."""
+    raw = path.read_bytes()
+    text = raw[8 : 8 + int.from_bytes(raw[:8], "little")].decode()
+    return re.sub(r'"(shape|data_offsets)":\[[\d,]*\]', "", text)
+
+
+@pytest.fixture(params=[(m, "examples,loss") for m in METHODS] + [("fedca", "nothing")])
+def played(request, images, tmp_path) -> Round:
+    method, tell = request.param
+    played = Round(images, tmp_path, tell)
+    played.run(method)
+    return played
+
+
+def test_no_published_file_tells_about_single_sites(played):
+    assert played.published and all(played.sent.values())
+    texts = {path: (head(path), set()) for path in played.published}
+    for name, files in played.sent.items():
+        # The hash of the site's file is in the header as the name of the file.
+        texts |= {path: (head(path), {name}) for path in files}
+    for path, (text, tellers) in texts.items():
+        own = Container(path).content
+        for what, pattern in played.facts(tellers).items():
+            if pattern != own:
+                assert not re.search(pattern, text), f"{path.name} has the {what}"
+    for path in played.published:
+        header = Container(path).header
+        assert header.seed in (None, 0)  # Of the server's distill.
+        assert "shares" not in header.options
+        assert header.facts["round"] == 1 and header.facts["run"]
+
+
+def test_tensors_of_published_models_have_no_counts(played):
+    """BatchNorm counts batches: the largest number is of the largest site."""
+    before = read_checkpoint(played("global_0")).tensors
+    for path in played.published:
+        for name, array in Container(path).tensors().items():
+            combined = Container(path).header.stage == "aggregate"
+            if name.endswith("num_batches_tracked") and combined:
+                online = name.removeprefix("target.")
+                np.testing.assert_array_equal(array, before[online])
+        assert "counts" not in Container(path)
+
+
+def test_records_have_the_whole_header_and_stay(played, run):
+    for path in played.published:
+        if Container(path).header.stage != "aggregate":
+            continue
+        record = path.with_suffix(".record")
+        assert stat.S_IMODE(record.stat().st_mode) == 0o600
+        assert whole_header(path).inputs.keys() >= {f"client {n}" for n in SITES}
+        done = run("inspect", "--outgoing", record)
+        assert done.code == 65 and str(record) in done.err
+    name = "north"
+    upload = played(f"upload_{name}_1")
+    assert whole_header(upload).seed == SEEDS[name]
+    assert stat.S_IMODE(upload.with_suffix(".record").stat().st_mode) == 0o600
+
+
+# --- records --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fedca(images, tmp_path) -> Round:
+    played = Round(images, tmp_path, "examples,loss")
+    played.run("fedca")
+    return played
+
+
+def test_replay_ledger_and_report_need_the_record(fedca, run):
+    model, record = fedca("global_1"), fedca.folder / "global_1.record"
+    done = run("replay", model, "--run", "--depth", 1)
+    assert done.code == 0 and "same bytes" in done.out, done.err
+    done = run("ledger", fedca.folder)
+    assert done.code == 0 and "eastgate" in done.out and "record" not in done.err
+    done = run("report", fedca.folder, "-o", fedca.folder / "page.html")
+    assert done.code == 0
+    assert "eastgate" in (fedca.folder / "page.html").read_text()
+    moved = fedca.folder.parent / "elsewhere" / "global_1.record"
+    moved.parent.mkdir()
+    record.rename(moved)
+    done = run("replay", model, "--run", "--depth", 1)
+    assert done.code == 65 and str(model) in done.err and "record" in done.err
+    done = run("replay", model, "--run", "--depth", 1, "--among", moved.parent)
+    assert done.code == 0 and "same bytes" in done.out, done.err
+    done = run("ledger", fedca.folder)
+    assert str(model) in done.err and "--record" in done.err
+    assert "record" not in run("ledger", fedca.folder, moved.parent).err
+    assert run("report", fedca.folder, "-o", fedca.folder / "page.html").code == 0
+    assert "record" in (fedca.folder / "page.html").read_text()
+
+
+def test_a_repeated_command_changes_nothing(fedca, run):
+    words = ("aggregate", *fedca.files("upload"), "--parent", fedca("global_0"))
+    files = [fedca("global_1"), fedca.folder / "global_1.record"]
+    before = [path.read_bytes() for path in files]
+    done = run(*words, "-o", files[0])
+    assert done.code == 0 and "already there" in done.out
+    for path in files:
+        path.unlink()
+        done = run(*words, "-o", files[0])
+        assert done.code == 0 and "already there" not in done.out
+        assert [path.read_bytes() for path in files] == before
+    done = run(*words, "--named", "-o", files[0])
+    assert done.code == 0 and "already there" not in done.out
+    assert "client north" in Container(files[0]).header.inputs
+    done = run(*words, "-o", files[0])
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_a_record_has_a_place_of_its_own(fedca, run, refused):
+    words = ("aggregate", *fedca.files("upload"))
+    record, output = fedca.folder / "kept" / "r.record", fedca("g")
+    assert run(*words, "--record", record, "-o", output).code == 0
+    assert record.exists() and not (fedca.folder / "g.record").exists()
+    command = (*words, "--named", "--record", record, "-o", output)
+    refused(fedca.folder, 2, ["--record", "--named"], *command)
+    taken = fedca.files("upload")[0]
+    refused(fedca.folder, 2, [taken], *words, "--record", taken, "-o", output)
+
+
+def test_an_inbox_leaves_a_record_out_and_passes_over_signatures(fedca, run):
+    inbox = fedca.folder / "inbox"
+    inbox.mkdir()
+    for path in fedca.files("upload"):
+        (inbox / path.name).write_bytes(path.read_bytes())
+        (inbox / f"{path.name}.sig").write_text("-----BEGIN SSH SIGNATURE-----\n")
+    record = inbox / "x.record"
+    record.write_bytes(fedca.files("upload")[0].with_suffix(".record").read_bytes())
+    words = ("aggregate", inbox, "--parent", fedca("global_0"), "-o", fedca("g"))
+    done = run(*words)
+    assert done.code == 0
+    (line,) = [line for line in done.err.splitlines() if "left out" in line]
+    assert str(record) in line and "must not be sent" in line
+    assert fedca("g").read_bytes() == fedca("global_1").read_bytes()
+
+
+def test_numbered_clients_have_whole_headers_and_no_record(world, run):
+    output = world.output
+    output.unlink()
+    assert run("aggregate", *world.clients, "-o", output).code == 0
+    header = Container(output).header
+    assert header.inputs.keys() == {"client 0", "client 1", "client 2"}
+    assert len(header.options["shares"]) == 3 and "anonymous" not in header.options
+    assert Container(world.clients[0]).header.seed == 0
+    assert not list(world.folder.glob("*.record"))
+    whole = output.read_bytes()
+    assert run("aggregate", *world.clients, "--anonymous", "-o", output).code == 0
+    assert not Container(output).header.inputs
+    assert run("aggregate", *world.clients, "-o", output).code == 0
+    assert output.read_bytes() == whole
+
+
+def test_a_model_taught_by_sites_does_not_name_the_sites(fedca):
+    net = (*NET, "--objective", "byol", "--predictor", "8,4")
+    fedca.do("init", *net, "-o", fedca("student"))
+    given = (*fedca.files("upload"), fedca("student"), "--teacher", "models")
+    fedca.do("distill", *given, *fedca.public, *BRIEF, "-o", fedca("taught"))
+    assert not any(name in head(fedca("taught")) for name in SITES)
+    assert whole_header(fedca("taught")).inputs.keys() > {f"client {n}" for n in SITES}
+
+
+# --- rows -----------------------------------------------------------------------------
+
+
+def test_the_order_of_a_dictionary_depends_on_the_rows_alone():
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    mixed = mixed_order(rows)
+    assert {row.tobytes() for row in mixed} == {row.tobytes() for row in rows}
+    for seed in range(3):
+        other = np.random.default_rng(seed).permutation(50)
+        np.testing.assert_array_equal(mixed_order(rows[other]), mixed)
+    assert not np.array_equal(mixed, rows)
+
+
+def second(fedca: Round, name: str, dictionary: Path, output: str) -> bytes:
+    """Train a second round without the site's rows; return the tensors."""
+    more = ("--dictionary", dictionary, "--leave-own-out", "--objective", "simclr")
+    given = ("--data", fedca.images / name, "--client", name, *BRIEF)
+    private = ("--private", fedca(f"private_{name}_1"))
+    fedca.do("local-train", fedca("global_1"), *given, *more, *private,
+             "-o", fedca(output))  # fmt: skip
+    return tensor_bytes(fedca(output))
+
+
+def test_own_rows_are_found_by_content_as_by_owners(fedca, forge):
+    rows = fedca.files("features-out")
+    words = ("aggregate", "--rule", "dictionary", *rows, "--named")
+    fedca.do(*words, "-o", fedca("owned"))
+    owned = read_features(fedca("owned"))
+    assert owned.facts.owners == [[name, 6] for name in sorted(SITES)]
+    free = fedca.folder / "free.safetensors"
+    free.write_bytes(fedca("owned").read_bytes())
+    forge(free, facts={"owners": None})
+    assert read_features(free).facts.owners is None
+    for name in ("north", "eastgate"):
+        by_owner = second(fedca, name, fedca("owned"), f"by_owner_{name}")
+        assert second(fedca, name, free, f"by_content_{name}") == by_owner
+    kept = read_private(fedca("private_north_1")).memory["shared_rows.rows"]
+    np.testing.assert_array_equal(kept, read_features(rows[1]).rows)
+
+
+def test_all_rows_without_a_private_file_are_a_warning(fedca, run):
+    given = ("--data", fedca.images / "north", "--client", "north", *BRIEF)
+    more = ("--dictionary", fedca("dictionary"), "--leave-own-out")
+    words = ("local-train", fedca("global_1"), *given, *more, "-o", fedca("u"))
+    done = run(*words)
+    assert done.code == 0 and "--leave-own-out" in done.err
+    assert str(fedca("dictionary")) in done.err
+
+
+def test_dictionaries_for_single_sites_are_a_warning(fedca, run):
+    rows = fedca.files("features-out")
+    words = ("aggregate", "--rule", "dictionary", *rows, "--for", "north")
+    done = run(*words, "-o", fedca("d"))
+    assert done.code == 0 and "--for north" in done.err
+    assert not any(name in head(fedca("d")) for name in ("st-mary", "eastgate"))
+
+
+def remade(fedca: Round, images: Path, key: int, number: int) -> np.ndarray:
+    """InstaHide's rows of north by a key of the draws, from the upload and the images."""
+    model = read_checkpoint(fedca("upload_north_1"))
+    found = open_images(Source(str(images / "north")), model)
+    purpose = (key, "share", number, "north")
+    places = drawn_places(37, 6, numpy_generator(*purpose))
+    net = load_net(model, torch.device("cpu"))
+    view = view_of(model, Augmentation())
+    rng, index = torch_generator(*purpose, "mix"), np.arange(37)
+    z = embed_mixed(net, found.images, index, places, view, rng, True).numpy()
+    return unit_rows(z[drawn_places(6, 6, numpy_generator(*purpose))])
+
+
+def test_mixtures_cannot_be_remade_from_public_facts(images, tmp_path):
+    """An attacker with every image of the site, the model, the name and all headers."""
+    played = Round(images, tmp_path, "examples,loss")
+    rows = (*ROWS, "--share-rows", "instahide", *played.share("--features-out"))
+    for name in SITES:
+        played.train(name, *rows)
+    shared = read_features(played("features-out_north_1")).rows
+    secret = read_secret(tmp_path / "north.secret")
+    np.testing.assert_allclose(remade(played, images, secret, 1), shared, atol=1e-5)
+    texts = [head(path) for files in played.sent.values() for path in files]
+    numbers = {int(n) for text in texts for n in re.findall(r"\b\d{1,15}\b", text)}
+    hashes = {int(h, 16) for text in texts for h in re.findall("[0-9a-f]{16,64}", text)}
+    public = {0, 1, 5, *numbers, *hashes, *SEEDS.values()}
+    assert secret not in public
+    for key in public:
+        closest = np.abs(remade(played, images, key, 1) - shared).max(axis=1).min()
+        assert closest > 1e-3, key
+
+
+def test_noise_on_correlations_comes_from_the_secret(images, tmp_path):
+    """Equal seeds and images with another secret give other noise."""
+    played = Round(images, tmp_path, "nothing")
+    more = ("--objective", "spectral", "--correlations-noise", 0.1)
+    more += ("--correlations-out", played("c_{}"))
+    played.train("north", *more)
+    first = played("c_north").read_bytes()
+    assert Container(played("c_north")).header.options["drawn-by"] == "secret"
+    played.train("north", *more, "--force")
+    assert played("c_north").read_bytes() == first
+    (tmp_path / "north.secret").write_bytes(os.urandom(32))
+    played.train("north", *more, "--force")
+    assert tensor_bytes(played("c_north")) != first
+    R = Container(played("c_north")).tensors()["R"]
+    assert torch.isfinite(torch.from_numpy(R)).all()
