@@ -241,8 +241,9 @@ def _keep_freed_memory() -> None:
 
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
-        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            mallopt(parameter, 2**30)
+        mallopt(_M_TRIM_THRESHOLD, 2**30)
+        if not mallopt(_M_MMAP_THRESHOLD, 2**30):
+            mallopt(_M_MMAP_THRESHOLD, 2**25)  # The limit of an older glibc.
         mallopt(_M_ARENA_MAX, 1)
 
 

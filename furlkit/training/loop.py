@@ -186,6 +186,12 @@ class _State:
                 self.sums[name] = loss.detach().to(wide, copy=True)
 
 
+def _second_thread() -> ThreadPoolExecutor:
+    """A thread with the limit of --threads, which OpenMP keeps for each thread."""
+    threads = (torch.get_num_threads(),)
+    return ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=threads)
+
+
 def train(job: Job, keeper: Keeper, ahead: bool | None = None) -> Iterator[Step]:
     """Train a learner, yielding after each step.
 
@@ -198,7 +204,7 @@ def train(job: Job, keeper: Keeper, ahead: bool | None = None) -> Iterator[Step]
     state = _resume(trainer, keeper, job)
     if ahead is None:
         ahead = trainer.device.type == "cpu" and has_free_core()
-    with signals.deferring(), ThreadPoolExecutor(1) as thread:
+    with signals.deferring(), _second_thread() as thread:
         batches = _batches(job, state.step, thread if ahead else None)
         while state.step < job.steps:
             began, cpu_began = time.perf_counter(), time.process_time()

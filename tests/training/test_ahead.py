@@ -1,8 +1,10 @@
 """A thread prepares the views of the next step; the bytes are those without a thread."""
 
+import ctypes
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +127,30 @@ def test_the_thread_prepares_no_views_in_vain(drawing):
     for _ in train(job_of(some_images(), WAYS["two views"][0]), NoProgress(), True):
         pass
     assert len(drawing) == STEPS
+
+
+def openmp():
+    """The OpenMP library of torch; torch's function would repair a wrong number."""
+    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*"):
+        return ctypes.CDLL(str(path))
+    pytest.skip("this torch has no libgomp")
+
+
+def test_the_thread_keeps_the_number_of_threads(monkeypatch):
+    limit, numbers, draw = openmp().omp_get_max_threads, {}, batches.draw_views
+
+    def draw_and_note(*arguments):
+        numbers.setdefault(threading.current_thread(), limit())
+        return draw(*arguments)
+
+    monkeypatch.setattr(batches, "draw_views", draw_and_note)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)  # The variable OMP_NUM_THREADS of the tests is 1.
+    try:
+        list(train(job_of(some_images(), WAYS["one view"][0]), NoProgress(), True))
+    finally:
+        torch.set_num_threads(before)
+    assert list(numbers.values()) == [3, 3]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, STEPS])
