@@ -93,9 +93,9 @@ def launched(folder: Path, environment: Mapping[str, str]) -> Iterator[list[str]
         [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
         stdout=subprocess.PIPE, env=environment, cwd=Path(__file__).parents[2],
     )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
     try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
         yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
     finally:
         server.kill()
