@@ -97,7 +97,7 @@ LAYERS = {
     "attacks": {"errors"},
     "audits": {"errors"},
     "evaluation": {"errors"},
-    "files": {"errors"},
+    "files": {"errors", "catalogue"},
     "data": {"files", "errors", "console", "catalogue"},
     "models": {"data", "files"} | BASE,
     "training": {

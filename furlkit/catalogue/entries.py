@@ -373,11 +373,11 @@ class Rule(Method):
     """A rule of the server for combining uploads.
 
     `reads` and `writes`: kinds of the uploads and of the result; "|" separates kinds.
-    `parent`: the rule needs --parent, the global model from which the clients started. `state`: slots of the
-    server's memory; rule(uploads, state, **options) then returns the pieces of the model
-    and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
-    BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
-    parent without these parts. `private`: place of the function for --noise.
+    `parent`: the rule needs --parent, the global model from which the clients started.
+    `state`: slots of the server's memory; rule(uploads, state, **options) then returns the
+    pieces of the model and of the next state, by names SLOT.TENSOR. `averages`: the result
+    has means of BatchNorm statistics, which a single client can shift. `adds`: parts that
+    are zero in a parent without these parts. `private`: place of the function for --noise.
 
     A rule for other files than models is rule(uploads, **options) -> Combined, see
     `furlkit.aggregators.shared`. `same`: facts and sizes that the uploads share, besides
@@ -420,7 +420,8 @@ class Teacher(Method):
     """A teacher for public images.
 
     `file`: metavar of the teacher's file, which precedes START; empty for a teacher
-    without a file, "NAME..." for a teacher with several files. `lesson` opens the inputs: module:function(options) -> Lesson.
+    without a file, "NAME..." for a teacher with several files. `lesson` opens the inputs:
+    module:function(options) -> Lesson.
     """
 
     file: str = ""

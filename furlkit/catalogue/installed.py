@@ -60,20 +60,22 @@ _points: dict[tuple[str, str], Any] = {}  # Entry points by group and name.
 
 
 @cache
-def plugins(group: str) -> dict[str, Any]:
+def plugins(group: str, form: type | None = None) -> dict[str, Any]:
     """Entries of installed packages for a group, such as furlkit.objectives.
 
+    `form`: class of the entries of a group that is not in KINDS.
     An entry that fails to load is reported and left out: a broken installation must not
     stop every command.
     """
     from importlib.metadata import entry_points
 
     found: dict[str, Any] = {}
+    expected = form or KINDS[group]
     for point in entry_points(group=group):
         try:
             entry = point.load()
-            if not issubclass(type(entry), KINDS[group]):
-                raise TypeError(f"expected a {KINDS[group].__name__}, found {entry!r}")
+            if not issubclass(type(entry), expected):
+                raise TypeError(f"expected a {expected.__name__}, found {entry!r}")
         except (Exception, SystemExit) as error:
             reason = repr(error) if isinstance(error, SystemExit) else error
             package = f"{point.dist.name}, " if point.dist else ""
@@ -91,14 +93,17 @@ def plugins(group: str) -> dict[str, Any]:
     return found
 
 
-def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
+def new_names(
+    group: str, taken: Iterable[str], form: type | None = None
+) -> dict[str, Any]:
     """Return a group's plugins; raise if a plugin has a name in `taken`."""
-    for name in sorted(plugins(group).keys() & set(taken)):
+    entries = plugins(group, form)
+    for name in sorted(entries.keys() & set(taken)):
         raise UsageError(
             f"{name}: an installed package adds this name to {group}, but furlkit uses "
             "the name; uninstall the package or rename the entry"
         )
-    return plugins(group)
+    return entries
 
 
 _added: dict[str, dict[str, Any]] = {group: {} for group in OWN}
@@ -112,7 +117,7 @@ def add_plugins() -> bool:
     declare, and for complete lists.
     """
     for group, own in OWN.items():
-        _added[group].update(_new_names(group, own))
+        _added[group].update(new_names(group, own))
     return any(_added.values())
 
 
@@ -131,7 +136,7 @@ exchanges: Callable[[], dict[str, Exchange]] = partial(_entries, "furlkit.exchan
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
     """Datasets of plugins; `taken` has the names of furlkit's datasets."""
-    return _new_names("furlkit.datasets", taken)
+    return new_names("furlkit.datasets", taken)
 
 
 def plugin_options(group: str, name: Any) -> dict[str, str]:

@@ -4,16 +4,18 @@ A kind that only has arrays, and the facts of every shared file, needs no module
 declaration has the type and the dimensions of each tensor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.clients import ClientId
+from furlkit.files.container.header import with_article
 from furlkit.files.container.read import Container, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
@@ -74,10 +76,28 @@ def write_result(
 ) -> str:
     """Write tensors in the declared types; return the content hash."""
     declared = kind_of(kind)
+    _check_names(path, declared, tensors, provenance)
     types = {name: form.split()[0] for name, form in declared.tensors.items()}
     stored = {name: array.astype(types[name]) for name, array in tensors.items()}
     _check(path, declared, stored)
     return write(path, stored, provenance.header(kind, facts))
+
+
+def _check_names(
+    path: Path, kind: FileKind, tensors: Mapping[str, Any], provenance: Provenance
+) -> None:
+    """Refuse other tensors than the declared ones, an error of a rule or an exchange."""
+    if tensors.keys() != kind.tensors.keys():
+        rule = provenance.options.get("rule")
+        raise InputError(
+            f"{path}: {f'--rule {rule}' if rule else provenance.stage} returned the "
+            f"tensors {_listed(tensors)}; {with_article(kind.name)} file has "
+            f"{_listed(kind.tensors)}; correct the package"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "(none)"
 
 
 def _sizes(opened: Container, kind: FileKind) -> dict[str, int]:

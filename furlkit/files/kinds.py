@@ -4,7 +4,6 @@ Other packages add kinds through the entry-point group `furlkit.kinds`.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from furlkit.errors import InputError
@@ -22,7 +21,8 @@ class FileKind(NamedTuple):
     per image. `tensors`: type and dimensions by name, like "float32 n d"; equal letters
     are equal sizes. `check`: module:function(path, tensors) that raises for wrong numbers.
     `module` has open_upload, read_upload and write_result, for aggregate; the module
-    `declared` serves kinds with `tensors`.
+    `declared` serves kinds with `tensors`. `withheld`: tensors that an anonymous result of
+    aggregate leaves out; needs a `module` that reads files without these tensors.
     """
 
     name: str
@@ -35,6 +35,7 @@ class FileKind(NamedTuple):
     tensors: Mapping[str, str] = {}
     check: str = ""
     module: str = "furlkit.files.declared"
+    withheld: tuple[str, ...] = ()
 
 
 KINDS = {
@@ -83,6 +84,8 @@ KINDS = {
             reveals="rows",
             per_image="rows",
             module="furlkit.files.features",
+            # The counts of anonymous rows would add up to the images of all sites.
+            withheld=("counts",),
         ),
         FileKind(
             "masked",
@@ -169,22 +172,17 @@ def is_kind(name: Any) -> bool:
 
 def kind_of(name: str) -> FileKind:
     """The kind of this name, of furlkit or of an installed package."""
-    return KINDS.get(name) or _installed()[name]
+    kind = KINDS.get(name) or _installed().get(name)
+    if kind is None:
+        raise InputError(
+            f"{name!r} is no kind of file; expected one of {', '.join(KINDS)}, or a kind "
+            "that an installed package adds to the entry-point group furlkit.kinds"
+        )
+    return kind
 
 
-@cache
 def _installed() -> dict[str, FileKind]:
     """Kinds of installed packages; the search takes long, so furlkit's kinds come first."""
-    from importlib.metadata import entry_points
+    from furlkit.catalogue import installed
 
-    kinds = {}
-    for point in entry_points(group="furlkit.kinds"):
-        try:
-            kind = point.load()
-            kinds[kind.name] = kind
-        except Exception as error:
-            raise InputError(
-                f"{point.value}: cannot load this furlkit.kinds entry: {error}; repair or "
-                "uninstall the package"
-            ) from error
-    return kinds
+    return installed.new_names("furlkit.kinds", KINDS, FileKind)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from furlkit import console
-from furlkit.catalogue import kinds_of
+from furlkit.catalogue import add_plugins, kinds_of
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import ClientId, client_of, client_order
 from furlkit.files.container.read import Container
+from furlkit.files.kinds import KINDS
 from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.members import Admission, admission_of, weights_of
@@ -272,13 +273,20 @@ class Inbox(Generic[U]):
             kind = Container(path).header.kind
             if kind in ("private", "record"):
                 raise InputError(f"{path}: is a {kind} file, which must not be sent")
-            if kind in kinds_of("aggregate", "client") and kind not in self._kinds:
+            if kind not in self._kinds and _is_upload(kind):
                 return None  # A rule passes over the uploads to other rules.
             return self._read(path)
         except EarlierUpload as error:
             return error
         except FurlkitError as error:
             return str(error)
+
+
+def _is_upload(kind: str) -> bool:
+    """Return whether a rule of furlkit or of an installed package reads this kind."""
+    if kind not in KINDS:
+        add_plugins()
+    return kind in kinds_of("aggregate", "client")
 
 
 def _state(path: Path) -> State:

@@ -4,6 +4,7 @@ Clients share a histogram of z by an exchange of the package; the rule adds the
 histograms. furlkit opens, checks, combines, writes and explains files of the new kind.
 """
 
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +40,10 @@ RULE = catalogue.Rule(
     writes="histogram", same=("b",), check="toy_kind:check_edges",
     options=(catalogue.Option("times", catalogue.Whole(1), 1, "Factor of the sum."),),
 )
+MISSPELT = catalogue.Rule("misspelt", "a misspelt kind", "toy_kind:add",
+                          reads="histograms", writes="histogram")
+SHORT = catalogue.Rule("short", "a result without edges", "toy_kind:shorten",
+                       reads="histogram", writes="histogram")
 
 
 def check_counts(path, tensors):
@@ -59,6 +64,10 @@ def add(uploads, *, times):
                  "edges": edges},
         facts={"clients": len(uploads)},
     )
+
+
+def shorten(uploads):
+    return Combined("no edges", lambda: {"counts": uploads[0].tensors["counts"]})
 
 
 def __getattr__(name):  # The exchange imports torch, the entries do not.
@@ -99,6 +108,8 @@ histogram = toy_kind:KIND
 histogram = toy_kind:EXCHANGE
 [furlkit.rules]
 histogram-sum = toy_kind:RULE
+misspelt = toy_kind:MISSPELT
+short = toy_kind:SHORT
 """
 LINES = """
 partition --data digits --clients 2 -o p.st
@@ -111,7 +122,15 @@ inspect --outgoing h0.st
 replay sum.st --depth 1
 !65 aggregate --rule histogram-sum u0.st u1.st -o no.st
 !65 aggregate --rule histogram-sum sum.st -o no.st
+!65 aggregate --rule misspelt h0.st h1.st -o no.st
+!65 aggregate --rule short h0.st h1.st -o no.st
 """
+SITES = """
+local-train g0.st --data digits --client st-mary --epochs 1 --batch-size 256 --histogram-out h-mary.st -o u-mary.st
+local-train g0.st --data digits --client north --epochs 1 --batch-size 256 --histogram-out h-north.st -o u-north.st
+aggregate --rule histogram-sum h-mary.st h-north.st --parent g0.st -o sites.st
+"""
+INBOX = "aggregate inbox --parent g0.st --strict -o g1.st"
 PROGRAM = """
 import sys
 from furlkit.cli.program import _outcome
@@ -122,8 +141,8 @@ for line in sys.stdin.read().strip().splitlines():
 
 
 @pytest.fixture(scope="module")
-def done(environment, tmp_path_factory):
-    """Run the lines with the package installed; return the folder and the output."""
+def run(environment, tmp_path_factory):
+    """Install the package; gives a function that runs lines in a folder."""
     site, folder = (tmp_path_factory.mktemp(name) for name in ("site", "run"))
     (site / "toy_kind.py").write_text(MODULE)
     info = site / "toy_kind-1.0.dist-info"
@@ -132,16 +151,32 @@ def done(environment, tmp_path_factory):
         "Metadata-Version: 2.1\nName: toy-kind\nVersion: 1.0\n"
     )
     (info / "entry_points.txt").write_text(POINTS)
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=LINES,
-        cwd=folder,
-        env={**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{site}"},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    return folder, result
+
+    def run_lines(lines):
+        result = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=lines,
+            cwd=folder,
+            env={**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{site}"},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+        return folder, result
+
+    return run_lines
+
+
+@pytest.fixture(scope="module")
+def done(run):
+    """Run the lines; return the folder and the output."""
+    return run(LINES)
+
+
+@pytest.fixture(scope="module")
+def sites(done, run):
+    """Two sites with names; return the folder and the output."""
+    return run(SITES)
 
 
 def test_the_rule_adds_the_numbers_of_the_clients(done):
@@ -164,3 +199,32 @@ def test_files_of_other_kinds_and_results_are_refused(done):
     folder, result = done
     assert "u0.st" in result.stderr and "sum.st: is of no client" in result.stderr
     assert not (folder / "no.st").exists()
+
+
+def test_errors_of_a_rule_name_the_rule_and_the_kind(done):
+    _, result = done
+    assert "error: --rule misspelt: 'histograms' is no kind of file" in result.stderr
+    assert "furlkit.kinds" in result.stderr
+    assert (
+        "no.st: --rule short returned the tensors counts; a histogram file has counts, "
+        "edges" in result.stderr
+    )
+
+
+def test_an_anonymous_result_of_sites_has_all_tensors(sites):
+    folder, _ = sites
+    mary, north, total = (
+        load_file(folder / name)["counts"]
+        for name in ("h-mary.st", "h-north.st", "sites.st")
+    )
+    assert total.tolist() == (mary + north).tolist()
+    assert b"st-mary" not in (folder / "sites.st").read_bytes()
+
+
+def test_an_inbox_passes_over_uploads_for_a_rule_of_the_package(sites, run):
+    folder, _ = sites
+    (folder / "inbox").mkdir()
+    for name in ("h-mary.st", "u-mary.st", "u-north.st"):
+        shutil.copy(folder / name, folder / "inbox")
+    _, result = run(INBOX)  # In a new process, which has not looked for plugins.
+    assert "2 clients" in result.stdout

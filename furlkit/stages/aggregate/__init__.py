@@ -1,4 +1,4 @@
-"""aggregate: one module for each kind of upload."""
+"""aggregate: `checkpoints` for models, `shared` for other files, and special rules."""
 
 from typing import Any
 

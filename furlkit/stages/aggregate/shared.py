@@ -35,6 +35,7 @@ from furlkit.stages.aggregate import images
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads, alone and together; combine, and write the result."""
     rule = rules()[values["rule"]]
+    _check_kinds(rule)
     options, clients = open_uploads(values, uploads_of(rule))
     combined: Combined = load(rule.function)(clients, **options.settings)
     for warning in combined.warnings:
@@ -55,13 +56,22 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     provenance = provenance_of(options, clients)
     if made := existing_result(options, rule.writes, provenance, facts):
         return made
-    write = load(f"{kind_of(rule.writes).module}:write_result")
-    # The counts of anonymous rows would add up to the images of all sites.
-    hidden = ("counts",) if anonymous else ()
-    tensors = {k: v for k, v in combined.make().items() if k not in hidden}
+    kind = kind_of(rule.writes)
+    write = load(f"{kind.module}:write_result")
+    withheld = kind.withheld if anonymous else ()
+    tensors = {k: v for k, v in combined.make().items() if k not in withheld}
     about = (tensors, facts, provenance)
     data["content"] = write(options.output, rule.writes, *about)
     return line, data
+
+
+def _check_kinds(rule: Rule) -> None:
+    """Refuse the rule of a package with a kind that is misspelt or not installed."""
+    try:
+        for kind in (*rule.reads.split("|"), rule.writes):
+            kind_of(kind)
+    except InputError as error:
+        raise InputError(f"--rule {rule.name}: {error}") from error
 
 
 def uploads_of(rule: Rule) -> Kind:
