@@ -15,7 +15,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
 from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
+from furlkit.files.secret import DRAWN_BY, SECRET, origin_of_draws, read_secret
 from furlkit.inputs.matching import check_dataset
 from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
@@ -110,7 +110,9 @@ def _index(
             f"{len(own):,} images of {images.name} gives {max(count, 0)}; give the images "
             "and the partition of the training"
         )
-    purpose = ("share", rows.facts.round or 0, rows.facts.client or 0)
+    facts = rows.facts
+    origin = origin_of_draws(facts.run, facts.parent) if secret else ()
+    purpose = ("share", facts.round or 0, facts.client or 0, *origin)
     rng = numpy_generator(seed, *purpose)
     return own[drawn_places(len(own), count, rng)]
 

@@ -38,9 +38,8 @@ def run(values: dict[str, Any]) -> Result:
     """Compare distances to the nearest row of the client's images and of others."""
     options = _options(values)
     names = [s.name for s in (options.candidates, options.others) if s]
-    check_output(
-        options.output, [options.rows, options.model, options.partition, *names]
-    )
+    inputs = [options.rows, options.model, options.partition, options.secret, *names]
+    check_output(options.output, inputs)
     model = read_checkpoint(options.model)
     images = open_images(options.candidates, model)
     paths = options.partition, options.secret
