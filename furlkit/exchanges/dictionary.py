@@ -4,8 +4,9 @@ A client receives the other clients' rows, and shares rows of the client's image
 
 FCL mixes images again in every epoch (InstaHide) and shares the last rows. Rows of
 earlier epochs are lost, so a pass over fresh mixtures after the last epoch computes the
-shared rows; (secret, round, client, run, received model) determine the draws. The secret stays at the site; in
-a simulation without a secret (seed, round, client) determine the draws.
+shared rows; (secret, round, client, run, received model) determine the draws. The secret
+stays at the site. Without a secret, in a simulation, (seed, round, client) determine the
+draws.
 
 During training MoCo's slow network normalises by batches (--rows-statistics batch), so
 keys and FCL's rows belong to one population. With running statistics, the statistics of

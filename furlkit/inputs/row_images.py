@@ -26,7 +26,8 @@ class RowImages:
     """Rows with positions of their images, and positions of images of other clients.
 
     `others` is empty without a partition. `partition`: content hash by role. `noise`:
-    sigma of the rows, by the header.
+    sigma of the rows, by the header. `by_secret`: a secret chose the images, and no file
+    confirms the secret.
     """
 
     rows: Features
@@ -34,6 +35,7 @@ class RowImages:
     others: np.ndarray
     partition: dict[str, str]
     noise: float = 0.0
+    by_secret: bool = False
 
 
 def open_row_images(
@@ -55,7 +57,8 @@ def open_row_images(
     seen = np.union1d(own, index)
     rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    return RowImages(rows, index, rest, contents, noise_of(header))
+    by_secret = secret is not None and not rows.facts.dataset
+    return RowImages(rows, index, rest, contents, noise_of(header), by_secret)
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:

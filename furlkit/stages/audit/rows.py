@@ -10,6 +10,7 @@ from furlkit.catalogue import recorded
 from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.secret import SECRET
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
@@ -115,7 +116,9 @@ def describe_knowledge(model: Checkpoint, found: RowImages) -> str:
 def describe_rows(found: RowImages) -> dict[str, Any]:
     """Client, round and kind of the attacked rows."""
     facts = found.rows.facts
+    drawn_by = {"drawn_by": SECRET} if found.by_secret else {}
     return {
+        **drawn_by,
         "client": facts.client,
         "round": facts.round,
         "share_rows": facts.share_rows or "averaged",
