@@ -19,6 +19,15 @@ def derive(seed: int, *purpose: int | str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
+def array_digest(array: np.ndarray) -> str:
+    """Hash of numbers that get noise, as a part of the purpose of the noise.
+
+    Equal noise on two arrays would cancel in the difference. With the hash only equal
+    arrays get equal noise, also if a training is repeated with other options.
+    """
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
 def numpy_generator(seed: int, *purpose: int | str) -> np.random.Generator:
     """Create a numpy generator for one purpose."""
     return np.random.default_rng(derive(seed, *purpose))

@@ -77,7 +77,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                "batch, like MoCo's slow network in training, without a change of the "
                "running statistics (FCL).",
                needs=f"share-rows={'|'.join([*SHARE_ROWS][1:])}", newer=True),
-        Option("row-noise", Number(low=0), 0.0,
+        Option("row-noise", Number(low=0, high=100), 0.0,
                "Standard deviation of Gaussian noise on every number of the shared rows, "
                "which have length 1 before and after. The noise comes from --secret; in a "
                "simulation it comes from --seed and hides nothing from readers of the "

@@ -61,11 +61,11 @@ COMMAND = command("embed",
         Option("encoding", Choice(("float32", "float16", "int8")), "float32",
                "Number format; int8 has a scale for each row of features, and steps "
                "of 1/127 for similarities."),
-        Option("noise", Number(low=0), 0.0,
+        Option("noise", Number(low=0, high=100), 0.0,
                "Standard deviation of Gaussian noise on every number of the rows, which "
                "are scaled to length 1 before and after; similarities are cosines of the "
-               "noisy rows. The noise comes from --secret; in a simulation it comes from "
-               "the seed of the model and hides nothing from people who know the seed.",
+               "noisy rows. The noise comes from --secret; models of numbered clients, in a "
+               "simulation, need no secret, and noise by the seed hides nothing.",
                newer=True),
         Option("secret", File("key", direction=CACHE), metavar="FILE",
                help="Secret of the site, as of local-train --secret: the noise comes from "

@@ -28,7 +28,8 @@ from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
 from furlkit.models.embedding import embed
 from furlkit.objectives.spectral import bounded, correlations
-from furlkit.randomness import numpy_generator
+from furlkit.randomness import array_digest, numpy_generator
+from furlkit.training.loop import Purpose
 
 KIND = "correlations"
 OWN = "correlations"  # R_k in the memory of a private file.
@@ -71,14 +72,22 @@ class Correlations(Exchange):
         setup, net, run = self._setup, trained.learner.net, self._setup.model.facts.run
         z = embed(net, setup.images.images, client.index, setup.plain_view(), "z")
         R = correlations(bounded(z, self._mu)).numpy()
-        R = R + self._noise * _symmetric_noise(len(R), self._purpose(client))
+        R = self._with_noise(R, client)
         facts = SharedFacts(setup.round, client.number, parent=setup.parent, run=run)
         path, about = fill(self._out, client.number), (facts, client.provenance)
         content = write_result(path, KIND, {"R": R}, *about)
         trained.results["own_correlations"] = content
         return Kept({}, {OWN: R})
 
-    def _purpose(self, client: Client) -> tuple[Any, ...]:
+    def _with_noise(self, R: np.ndarray, client: Client) -> np.ndarray:
+        """Add --correlations-noise; another R or sigma gets other noise."""
+        sigma = self._noise
+        if not sigma:
+            return R
+        purpose = (*self._purpose(client), repr(sigma), array_digest(R))
+        return R + sigma * _symmetric_noise(len(R), purpose)
+
+    def _purpose(self, client: Client) -> Purpose:
         if self._secret is None:
             return (*client.purpose, "noise")
         return protected_purpose(self._setup, client, self._secret, "noise")
@@ -117,7 +126,7 @@ def _check_mean(mean: Shared, width: int, round_: int) -> None:
         )
 
 
-def _symmetric_noise(d: int, purpose: tuple[Any, ...]) -> np.ndarray:
+def _symmetric_noise(d: int, purpose: Purpose) -> np.ndarray:
     """Standard Gaussian numbers (d, d), equal above and below the diagonal."""
     noise = numpy_generator(*purpose).standard_normal((d, d)).astype(np.float32)
     return np.tril(noise) + np.tril(noise, -1).T

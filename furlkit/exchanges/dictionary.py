@@ -4,8 +4,9 @@ A client receives the other clients' rows, and shares rows of the client's image
 
 FCL mixes images again in every epoch (InstaHide) and shares the last rows. Rows of
 earlier epochs are lost, so a pass over fresh mixtures after the last epoch computes the
-shared rows; (secret, round, client) determine the draws. The secret stays at the site; in
-a simulation without a secret the seed takes its place.
+shared rows; (secret, round, client, run, received model) determine the draws. The secret
+stays at the site. Without a secret, in a simulation, (seed, round, client) determine the
+draws.
 
 During training MoCo's slow network normalises by batches (--rows-statistics batch), so
 keys and FCL's rows belong to one population. With running statistics, the statistics of
@@ -52,8 +53,9 @@ from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
 from furlkit.models.loading import load_tensors, tensors_of
-from furlkit.randomness import numpy_generator, torch_generator
+from furlkit.randomness import array_digest, numpy_generator, torch_generator
 from furlkit.training.learners import parts_by_name
+from furlkit.training.loop import Purpose
 from furlkit.weights import Tensors, below, divide
 
 # Names in a private file for Z and for the images of the rows.
@@ -208,9 +210,10 @@ class Dictionary(Exchange):
         sigma = self._sharing.row_noise
         if not sigma:
             return rows
-        # Another sigma draws other noise: two files must not give the rows away.
-        rng = numpy_generator(*self._purpose(client), "noise", repr(sigma))
-        return noisy_rows(rows, sigma, rng)
+        # Other rows or another sigma draw other noise: two files of one round, or of
+        # two runs, must not give the rows away.
+        purpose = (*self._purpose(client), "noise", repr(sigma), array_digest(rows))
+        return noisy_rows(rows, sigma, numpy_generator(*purpose))
 
     def _rows_by_global(self, client: Client, net: Net) -> Rows:
         """Compute rows by the global model, then restore the weights of the net.
@@ -231,7 +234,7 @@ class Dictionary(Exchange):
             rows = rows._replace(fresh=self._fresh(client, net))
         return rows
 
-    def _purpose(self, client: Client) -> tuple[int, str, int, ClientId]:
+    def _purpose(self, client: Client) -> Purpose:
         return protected_purpose(self._setup, client, self._secret, "share")
 
     def _fresh(self, client: Client, net: Net) -> np.ndarray:
@@ -318,7 +321,7 @@ def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
     if owners is None:
         raise UsageError(
             f"--leave-own-out: {dictionary.path} does not record the owners of the rows; "
-            "create the file with aggregate --rule dictionary"
+            "create the file with aggregate --rule dictionary --named"
         )
     others = np.array([owner != client for owner, _ in owners], bool)
     return dictionary.rows[np.repeat(others, _counts(owners))]

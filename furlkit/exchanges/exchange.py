@@ -34,7 +34,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
-from furlkit.files.secret import site_secret
+from furlkit.files.secret import origin_of_draws, site_secret
 from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Net
@@ -201,10 +201,16 @@ def shared_rows_facts(setup: Setup, client: Client, rows: int) -> FeatureFacts:
 
 def protected_purpose(
     setup: Setup, client: Client, secret: str | None, what: str
-) -> tuple[int, str, int, ClientId]:
-    """Purpose of draws that protect shared data: by the secret, else by the seed."""
-    first = site_secret(fill(secret, client.number)) if secret else setup.seed
-    return first, what, setup.round, client.number
+) -> Purpose:
+    """Purpose of draws that protect shared data: by the secret, else by the seed.
+
+    A site may use a secret in many runs, with other draws for every model received.
+    """
+    purpose = what, setup.round, client.number
+    if not secret:
+        return setup.seed, *purpose
+    origin = origin_of_draws(setup.model.facts.run, setup.parent)
+    return site_secret(fill(secret, client.number)), *purpose, *origin
 
 
 def make_exchanges(values: Values) -> dict[str, Exchange]:

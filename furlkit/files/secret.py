@@ -38,6 +38,11 @@ def read_secret(path: Path) -> int:
     return int.from_bytes(content, "big")
 
 
+def origin_of_draws(run: str | None, parent: str | None) -> tuple[str, str]:
+    """Last parts of the purpose of draws by a secret: run, and hash of the model."""
+    return str(run), str(parent)
+
+
 def site_secret(path: Path) -> int:
     """Read a secret; write a new secret first if the file is missing."""
     if not path.exists():

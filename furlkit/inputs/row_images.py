@@ -15,7 +15,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
 from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.secret import DRAWN_BY, SECRET, read_secret
+from furlkit.files.secret import DRAWN_BY, SECRET, origin_of_draws, read_secret
 from furlkit.inputs.matching import check_dataset
 from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
@@ -26,7 +26,8 @@ class RowImages:
     """Rows with positions of their images, and positions of images of other clients.
 
     `others` is empty without a partition. `partition`: content hash by role. `noise`:
-    sigma of the rows, by the header.
+    sigma of the rows, by the header. `by_secret`: a secret chose the images, and no file
+    confirms the secret.
     """
 
     rows: Features
@@ -34,6 +35,7 @@ class RowImages:
     others: np.ndarray
     partition: dict[str, str]
     noise: float = 0.0
+    by_secret: bool = False
 
 
 def open_row_images(
@@ -55,7 +57,8 @@ def open_row_images(
     seen = np.union1d(own, index)
     rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    return RowImages(rows, index, rest, contents, noise_of(header))
+    by_secret = secret is not None and not rows.facts.dataset
+    return RowImages(rows, index, rest, contents, noise_of(header), by_secret)
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:
@@ -110,7 +113,9 @@ def _index(
             f"{len(own):,} images of {images.name} gives {max(count, 0)}; give the images "
             "and the partition of the training"
         )
-    purpose = ("share", rows.facts.round or 0, rows.facts.client or 0)
+    facts = rows.facts
+    origin = origin_of_draws(facts.run, facts.parent) if secret else ()
+    purpose = ("share", facts.round or 0, facts.client or 0, *origin)
     rng = numpy_generator(seed, *purpose)
     return own[drawn_places(len(own), count, rng)]
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from furlkit.files.secret import SECRET
 from furlkit.reports.metrics import is_number
 from furlkit.reports.text import count, plain
 
@@ -41,6 +42,9 @@ def describe_audit(document: dict[str, Any]) -> str:
     """Protocol and numbers of an audit, as far as the document has numbers."""
     parts = [*_success(document), *_further(document)]
     parts += filter(None, [describe_amounts(document.get("n"))])
+    rows = document.get("rows")
+    if isinstance(rows, dict) and rows.get("drawn_by") == SECRET:
+        parts.append("the secret is not checked: a wrong secret gives a low number")
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
 

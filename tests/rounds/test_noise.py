@@ -82,6 +82,39 @@ def test_noise_of_a_site_comes_from_the_secret(start, run, tmp_path):
     assert shared(run, start, tmp_path, *noise, site=True)[0] != first
 
 
+def noise_of(run, folder, to, *more):
+    """Noise of shared rows, up to the length: the part that is orthogonal to the row."""
+    plain = shared(run, folder, to, *more, site=True)[1].rows
+    noisy = shared(run, folder, to, *more, "--row-noise", 1, site=True)[1].rows
+    cosine = np.sum(plain * noisy, axis=1, keepdims=True)
+    return (noisy - cosine * plain) / np.sqrt(1 - cosine**2)
+
+
+def test_two_noisy_files_of_one_round_have_different_noise(start, run, tmp_path):
+    """A repeated training and another run: equal noise would cancel in a difference."""
+    first = noise_of(run, start, tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    net = ("--data", "digits", *NET, "--seed", 7)
+    assert run("init", *net, "-o", other / "g.safetensors").code == 0
+    again = (start, "--lr", 0.3), (other,)
+    for folder, *more in again:
+        cosine = np.sum(first * noise_of(run, folder, tmp_path, *more), axis=1)
+        assert abs(cosine.mean()) < 0.2
+
+
+def test_a_secret_draws_other_images_in_another_run(start, run, tmp_path):
+    """Equal models with other names of the run: only the choice makes a difference."""
+    rows = []
+    for name in ("one", "two"):
+        model = tmp_path / "g.safetensors"
+        given = ("--data", "digits", *NET, "--run-name", name, "--force")
+        assert run("init", *given, "-o", model).code == 0
+        _, features = shared(run, tmp_path, tmp_path, site=True)
+        rows.append({row.tobytes() for row in features.rows})
+    assert len(rows[0] & rows[1]) < 0.5 * len(rows[0])
+
+
 def test_no_noise_leaves_the_bytes(start, run, tmp_path):
     plain, _ = shared(run, start, tmp_path)
     assert shared(run, start, tmp_path, "--row-noise", 0)[0] == plain
@@ -95,7 +128,8 @@ def embedded(run, model, to, *more):
 
 
 def test_noisy_similarities_are_cosines_that_the_server_accepts(start, run, tmp_path):
-    model, to = start / "g.safetensors", tmp_path / "s.safetensors"
+    assert run(*train(start, tmp_path)).code == 0
+    model, to = tmp_path / "u.safetensors", tmp_path / "s.safetensors"
     given = ("--similarity", "--layer", "z", "--noise", 0.1)
     first = embedded(run, model, to, *given)
     M = np.asarray(read_similarity(to).matrix, np.float64)
@@ -138,6 +172,27 @@ def test_a_site_gives_noise_by_a_secret(upload, run, refused, tmp_path):
     verdict = run("replay", out, "--among", upload.parent, "--run", "--into",
                   tmp_path / "i", "--secret", secret, "--depth", 1)  # fmt: skip
     assert verdict.code == 0 and "same bytes" in verdict.out, verdict
+
+
+def test_a_global_model_gives_noise_by_a_secret(start, run, refused, tmp_path):
+    model, out = start / "g.safetensors", tmp_path / "f.safetensors"
+    words = ("embed", model, "--data", "digits", "--noise", 0.1)
+    refused(tmp_path, 2, ("--noise", "--secret", model), *words, "-o", out)
+    embedded(run, model, out, "--noise", 0.1, "--secret", tmp_path / "s.secret")
+
+
+def test_an_output_does_not_replace_the_secret(start, refused, tmp_path):
+    model, same = start / "g.safetensors", tmp_path / "m.safetensors"
+    words = ("embed", model, "--data", "digits", "--noise", 0.1, "--secret", same)
+    refused(tmp_path, 2, ("-o", same), *words, "-o", same)
+
+
+def test_noise_has_a_limit(start, refused, tmp_path):
+    model, out = start / "g.safetensors", tmp_path / "f.safetensors"
+    words = ("embed", model, "--data", "digits", "--noise", 1e30, "-o", out)
+    refused(tmp_path, 2, ("--noise", "100"), *words)
+    words = train(start, tmp_path, "--row-noise", 1e30)
+    refused(tmp_path, 2, ("--row-noise", "100"), *words)
 
 
 def test_probabilities_have_no_noise(start, refused, tmp_path):

@@ -375,7 +375,8 @@ def remade(fedca: Round, images: Path, key: int, number: int) -> np.ndarray:
     """InstaHide's rows of north by a key of the draws, from the upload and the images."""
     model = read_checkpoint(fedca("upload_north_1"))
     found = open_images(Source(str(images / "north")), model)
-    purpose = (key, "share", number, "north")
+    facts = read_features(fedca("features-out_north_1")).facts
+    purpose = (key, "share", number, "north", facts.run, facts.parent)
     places = drawn_places(37, 6, numpy_generator(*purpose))
     net = load_net(model, torch.device("cpu"))
     view = view_of(model, Augmentation())
@@ -418,3 +419,22 @@ def test_noise_on_correlations_comes_from_the_secret(images, tmp_path):
     assert tensor_bytes(played("c_north")) != first
     R = Container(played("c_north")).tensors()["R"]
     assert torch.isfinite(torch.from_numpy(R)).all()
+
+
+def test_two_noisy_correlations_of_one_round_have_different_noise(images, tmp_path):
+    """Equal noise would cancel in the difference of two files."""
+    played = Round(images, tmp_path, "nothing")
+    share = ("--objective", "spectral", "--correlations-out", played("c_{}"))
+
+    def matrix(*more):
+        played.train("north", *share, *more, "--force")
+        return Container(played("c_north")).tensors()["R"].astype(float)
+
+    noise = []
+    for sigma, lr in ((1, 0.01), (1, 0.5), (2, 0.01)):
+        plain, noisy = (
+            matrix("--lr", lr, "--correlations-noise", s) for s in (0, sigma)
+        )
+        noise.append((noisy - plain) / sigma)
+    for one, other in ((0, 1), (0, 2)):
+        assert np.abs(noise[one] - noise[other]).max() > 0.1

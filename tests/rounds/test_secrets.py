@@ -116,5 +116,7 @@ def test_an_audit_needs_the_secret(site, run, refused):
     given = ("--model", site / "u.safetensors", "--candidates", "digits", "--k", 20)
     command = ("audit", "rows", rows, *given, "-o", site / "r.json")
     refused(site, 2, [rows, "--secret"], *command)
-    assert run(*command, "--secret", secret).code == 0
+    done = run(*command, "--secret", secret)
+    assert done.code == 0 and "the secret is not checked" in done.out
     assert read_metrics(site / "r.json")["identified"] > 0.9
+    refused(site, 2, [secret], *command[:-2], "--secret", secret, "-o", secret)

@@ -44,7 +44,8 @@ def run(values: dict[str, Any]) -> Result:
     """Train a decoder on public images, and compare reconstructions with originals."""
     options = _options(values)
     sources = [options.public.name, options.candidates.name]
-    inputs = [options.rows, options.model, options.partition, *sources]
+    files = options.rows, options.model, options.partition, options.secret
+    inputs = [*files, *sources]
     check_output(options.output, inputs)
     if options.sheet:
         check_output(options.sheet, [*inputs, options.output], "--sheet")

@@ -10,6 +10,7 @@ from furlkit.catalogue import recorded
 from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.secret import SECRET
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
@@ -38,9 +39,8 @@ def run(values: dict[str, Any]) -> Result:
     """Compare distances to the nearest row of the client's images and of others."""
     options = _options(values)
     names = [s.name for s in (options.candidates, options.others) if s]
-    check_output(
-        options.output, [options.rows, options.model, options.partition, *names]
-    )
+    inputs = [options.rows, options.model, options.partition, options.secret, *names]
+    check_output(options.output, inputs)
     model = read_checkpoint(options.model)
     images = open_images(options.candidates, model)
     paths = options.partition, options.secret
@@ -116,7 +116,9 @@ def describe_knowledge(model: Checkpoint, found: RowImages) -> str:
 def describe_rows(found: RowImages) -> dict[str, Any]:
     """Client, round and kind of the attacked rows."""
     facts = found.rows.facts
+    drawn_by = {"drawn_by": SECRET} if found.by_secret else {}
     return {
+        **drawn_by,
         "client": facts.client,
         "round": facts.round,
         "share_rows": facts.share_rows or "averaged",

@@ -89,8 +89,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _check_usage(options: EmbedOptions) -> None:
-    given = (options.model, options.partition, options.personal, options.data.name)
-    check_output(options.output, given)
+    given = (options.model, options.partition, options.personal, options.secret)
+    check_output(options.output, (*given, options.data.name))
     if options.similarity and options.layer == PROBABILITIES:
         raise UsageError(f"--similarity does not apply to --share {PROBABILITIES}")
     if options.noise and options.layer == PROBABILITIES:
@@ -101,12 +101,13 @@ def _check_usage(options: EmbedOptions) -> None:
 
 
 def _check_secret(options: EmbedOptions, model: Checkpoint) -> None:
-    """A named site needs a secret for noise: the seed is in headers."""
+    """Noise needs a secret except for numbered clients: the seed is in headers."""
     client = model.facts.client
-    if options.noise and not options.secret and isinstance(client, str):
+    if options.noise and not options.secret and not isinstance(client, int):
+        whose = "names no client" if client is None else f"is of site {client}"
         raise UsageError(
-            f"--noise {options.noise:g}: {model.path} is of site {client}, and noise by "
-            "the seed hides nothing; give --secret FILE, which stays at the site"
+            f"--noise {options.noise:g}: {model.path} {whose}, and noise by the seed "
+            "hides nothing; give --secret FILE, which stays at the site"
         )
 
 

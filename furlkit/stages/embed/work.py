@@ -25,7 +25,7 @@ from furlkit.models.description import ClassHead
 from furlkit.models.embedding import embed, embed_probabilities
 from furlkit.models.loading import load_net, view_of
 from furlkit.models.style import personalise, style_net
-from furlkit.randomness import numpy_generator
+from furlkit.randomness import array_digest, numpy_generator
 from furlkit.stages.embed import EmbedOptions
 
 BLOCK = 1024
@@ -60,15 +60,15 @@ def with_noise(
     """Unit rows with --noise; `origin`: content of the inputs and of the dataset.
 
     Equal rows get equal noise, also in files of other encodings and in similarities:
-    two files average nothing out. Another sigma draws other noise, so that two files do
-    not give the rows away.
+    two files average nothing out. Other rows or another sigma draw other noise, so that
+    two files do not give the rows away.
     """
     _check_directions(options.model, rows)
     first = site_secret(options.secret) if options.secret else model.header.seed or 0
     known = json.dumps(origin, sort_keys=True)
-    purpose = (known, options.part, options.layer, options.style, repr(options.noise))
-    rng = numpy_generator(first, "embed", "noise", *purpose)
     unit = F.normalize(rows, dim=1).cpu().numpy()
+    purpose = (known, options.part, options.layer, options.style, repr(options.noise))
+    rng = numpy_generator(first, "embed", "noise", *purpose, array_digest(unit))
     return torch.from_numpy(noisy_rows(unit, options.noise, rng))
 
 
