@@ -40,7 +40,7 @@ COMMAND = command("ledger",
         output("metrics", required=False,
                help="Also write the result as a metrics file; not with --plan."),
         Option("time", Flag(), False,
-               "Add up the CPU seconds of training in the journals beside the files; "
+               "Add up the CPU seconds of local-train in the journals beside the models; "
                "these differ if a run is repeated."),
         FORMAT,
     ),

@@ -244,19 +244,23 @@ def document(ledger: Ledger) -> dict[str, Any]:
 
 
 def training_time(files: Iterable[File]) -> dict[str, Any]:
-    """CPU seconds of the trainings of files, from the journals beside the files.
+    """CPU seconds of local-train for models of clients, from the journals beside them.
 
-    The seconds are of training steps, by all threads of the process. A file without a
-    complete journal is counted as `untimed`.
+    The seconds are of training steps, by all threads of the process. `cpu_seconds` is
+    None, with a warning, if a model lacks a complete journal.
     """
-    trained = [file.path for file in files if file.stage == "local-train"]
-    seconds = [cpu_seconds_of(Journal(path).read()) for path in trained]
-    timed = [one for one in seconds if one is not None]
-    return {
-        "cpu_seconds": sum(timed),
-        "timed": len(timed),
-        "untimed": len(seconds) - len(timed),
-    }
+    models = [f for f in files if (f.stage, f.kind) == ("local-train", "checkpoint")]
+    seconds = {f.path: cpu_seconds_of(Journal(f.path).read()) for f in models}
+    untimed = [path for path, spent in seconds.items() if spent is None]
+    if untimed:
+        more = f" and {len(untimed) - 1:,} more" if untimed[1:] else ""
+        console.warn(
+            f"{untimed[0]}{more}: no journal with CPU seconds beside the file; --time "
+            "has no sum"
+        )
+    known = [spent for spent in seconds.values() if spent is not None]
+    total = None if untimed else sum(known)
+    return {"cpu_seconds": total, "timed": len(known), "untimed": len(untimed)}
 
 
 def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.heads import Heads
-from furlkit.files.container.write import RECORD_ENDING
+from furlkit.files.container.write import RECORD_ENDING, record_of
 from furlkit.files.published import KIND as RECORD
 from furlkit.files.published import completed, records_by_content
 from furlkit.reports.text import lookup, plain
@@ -51,7 +51,7 @@ def read_files(runs: Sequence[Path]) -> list[File]:
     broken: dict[Path, str] = {}
     heads = Heads()
     for run in runs:
-        for path in files_below(run, ENDINGS) if run.is_dir() else [run]:
+        for path in files_below(run, ENDINGS) if run.is_dir() else _with_record(run):
             try:
                 found[path] = _read_file(path, heads)
             except FurlkitError as error:
@@ -66,6 +66,12 @@ def read_files(runs: Sequence[Path]) -> list[File]:
         for path in sorted(found)
         if found[path].kind not in ("progress", RECORD)
     ]
+
+
+def _with_record(path: Path) -> list[Path]:
+    """A single file, and the record beside the file if there is one."""
+    record = record_of(path)
+    return [path, record] if record.is_file() else [path]
 
 
 def objective_of(file: File) -> str:

@@ -36,9 +36,18 @@ def _cpu() -> dict[str, Any]:
     return {
         "device": "cpu",
         "name": "CPU",
+        **_main_memory(),
         "deterministic": "always",
         "precisions": precisions,
     }
+
+
+def _main_memory() -> dict[str, int]:
+    """Bytes of the machine's memory; empty where the system does not tell."""
+    try:
+        return {"memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
+    except (AttributeError, ValueError, OSError):
+        return {}
 
 
 def _computes(precision: str) -> bool:

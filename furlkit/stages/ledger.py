@@ -38,9 +38,12 @@ def run(values: dict[str, Any]) -> Result:
     runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
     check_format(given["format"])
     time = given.pop("time")
-    if plan and (runs or output or time):
-        odd = output or (runs[0] if runs else "--time")
-        raise UsageError(f"--plan: takes no RUN and writes no file; leave out {odd}")
+    if plan and (runs or output):
+        raise UsageError(
+            f"--plan: takes no RUN and writes no file; leave out {output or runs[0]}"
+        )
+    if plan and time:
+        raise UsageError("--plan: there is no training to time yet; leave out --time")
     if plan:
         return _plan(**given)
     if not runs:
@@ -121,11 +124,9 @@ def _total(total: dict[str, Any]) -> str:
     )
     if total["unknown"]:
         text += f"; {counted(total['unknown'], 'transfer')} of unknown size"
-    if "cpu_seconds" in total:
-        text += f"; {total['cpu_seconds']:.1f} CPU seconds of training"
+    if total.get("cpu_seconds") is not None:
+        text += f"; {total['cpu_seconds']:.1f} CPU seconds of local-train"
         text += f" in {counted(total['timed'], 'journal')}"
-        if total["untimed"]:
-            text += f", {total['untimed']:,} without a time"
     return text
 
 

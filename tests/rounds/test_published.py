@@ -225,6 +225,8 @@ def test_replay_ledger_and_report_need_the_record(fedca, run):
     assert done.code == 0 and "same bytes" in done.out, done.err
     done = run("ledger", fedca.folder)
     assert done.code == 0 and "eastgate" in done.out and "record" not in done.err
+    files = sorted(fedca.folder.glob("*.safetensors"))  # Records lie beside them.
+    assert run("ledger", *files).out == done.out
     done = run("report", fedca.folder, "-o", fedca.folder / "page.html")
     assert done.code == 0
     assert "eastgate" in (fedca.folder / "page.html").read_text()

@@ -34,3 +34,10 @@ def test_a_gpu_is_listed_with_its_memory(run, monkeypatch):
     assert "deterministic: unless --fast" in line
     cpu = json.loads(run("doctor", "--json").out)["devices"][0]
     assert cpu["deterministic"] == "always"
+
+
+def test_the_memory_of_the_machine_is_told(run):
+    cpu = json.loads(run("doctor", "--json").out)["devices"][0]
+    with open("/proc/meminfo") as stream:
+        kilobytes = int(stream.readline().split()[1])
+    assert cpu["memory"] == 1024 * kilobytes

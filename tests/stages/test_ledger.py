@@ -104,16 +104,18 @@ def test_a_quiet_ledger_that_is_written_is_one_line(folder, run, tmp_path):
 
 
 def test_time_adds_up_the_cpu_seconds_of_all_trainings(folder, run):
-    journal = folder / "c0.log.jsonl"
+    write(folder / "rows.safetensors", "features", "local-train", client=0, round=1)
     epochs = [{"event": "epoch", "cpu_seconds": s} for s in (1.25, 2.5)]
     lines = [{"event": "start", "cpu_seconds": 9}, *epochs]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "r1.log.jsonl").write_text(json.dumps(epochs[0]))  # No training.
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "c0.log.jsonl").write_text(text)
+    (folder / "r1.log.jsonl").write_text(text)  # No training of a client.
+    half = run("ledger", folder, "--time", "--json")
+    assert "c1.safetensors: no journal with CPU seconds" in half.err
+    assert json.loads(half.out)["total"]["cpu_seconds"] is None
+    (folder / "c1.log.jsonl").write_text(text)
     done = run("ledger", folder, "--time")
-    last = done.out.splitlines()[-1]
-    assert last.endswith("; 3.8 CPU seconds of training in 1 journal, 1 without a time")
-    total = json.loads(run("ledger", folder, "--time", "--json").out)["total"]
-    assert (total["cpu_seconds"], total["timed"], total["untimed"]) == (3.75, 1, 1)
+    assert done.out.endswith("; 7.5 CPU seconds of local-train in 2 journals\n")
     plain = json.loads(run("ledger", folder, "--json").out)
     assert "cpu_seconds" not in plain["total"]
 
