@@ -35,8 +35,6 @@ NEEDED = {
 }
 # Facts of a mean that single clients change, without noise.
 UNTOLD = ("examples", "classes", "loss", "cluster_head", "cluster_losses")
-
-
 DIGITS = 6  # Of epsilon in a header.
 SEARCHED = 500  # Files of a folder in which to look for another sum of the round.
 _COST = (
