@@ -15,7 +15,7 @@ Clipping", NeurIPS 2021, Algorithm 1: the clip norm follows a quantile of the le
     u_k = w_k - w_g, statistics times C / S;    c_k = u_k min(1, C / ||u_k||)
     w   = w_g + (sum_k c_k + N(0, z^2 C^2)) / M
     b   = 1/2 + (sum_k (1[||u_k|| <= C] - 1/2) + N(0, sigma_b^2)) / M
-    C  <- C exp(-eta_C (b - gamma))
+    C  <- C exp(-eta_C (b - gamma)), the exponent limited to -1 ... 1
 
 A client changes the sum by at most C, and the sum of the count by 1/2. Weights are equal:
 a weight would be a further number of the client. Counters come from the parent. A noisy
@@ -40,6 +40,7 @@ from furlkit.weights import is_batchnorm_statistic
 Draw = Callable[[int], np.ndarray]
 LARGEST = 1e90  # Longer updates are left out: squares may have been cut off.
 VARIANCE, FLOOR = "running_var", 0.1
+STEP = 1.0  # Largest change of log C in a round, for any noise of the count.
 TERMS = 4  # Normal numbers in a number of noise.
 
 
@@ -87,7 +88,9 @@ def private_mean(
             total = noise * clip / unit * draw(wide.size).reshape(wide.shape)
             for factor, w_k in zip(factors, column, strict=True):
                 total += factor * (w_k - wide) if factor else 0.0
-            return _kept_positive(name, wide, wide + total / cohort).astype(w_g.dtype)
+            result = _kept_positive(name, wide, wide + total / cohort)
+            with np.errstate(over="ignore"):  # aggregate refuses infinite values.
+                return result.astype(w_g.dtype)
 
         return uploads.combine(name, moved, parent=True)
 
@@ -116,7 +119,8 @@ def next_clip(
     """Andrew et al., Algorithm 1: move C towards the quantile gamma of the lengths."""
     signs = float(np.sum((lengths <= clip) - 0.5))
     b = 0.5 + (signs + count_noise * float(draw(1)[0])) / cohort
-    return clip * exp(-clip_rate * (b - clip_quantile))
+    step = clip_rate * (b - clip_quantile)
+    return clip * exp(-max(-STEP, min(STEP, step)))
 
 
 def noise_of_sum(noise: float, count_noise: float | None) -> float:

@@ -231,7 +231,8 @@ RUNNING = group("Execution", *RUNTIME)
 
 ANONYMOUS = Option("anonymous", Flag(negative="named"),
     help="Leave out names of sites, hashes of uploads, shares and numbers of images; the "
-         "whole header goes to a record. --named publishes the whole header.",
+         "whole header goes to a record. The size of a dictionary still tells the number of "
+         "images of sites with fewer images than rows. --named publishes the whole header.",
     usual="--anonymous if a client has a name or with --record, otherwise --named",
     newer=True)
 RECORD = Option("record", File("record", direction="kept"), metavar="FILE",

@@ -91,7 +91,9 @@ COMMAND = command("aggregate",
 
     An output for sites (clients with a name) leaves out names, hashes of uploads, shares
     and numbers of images, of single sites and in total; rows of a dictionary are in an
-    order that depends on the rows alone, without owners. The header has the parent, the
+    order that depends on the rows alone, without owners. Exception: a site with fewer
+    images than rows sends a row for each image, and the size of the dictionary then tells
+    the number of images; a warning names the site. The header has the parent, the
     round, the run and a hash. The whole header goes to --record, which stays at the
     server; replay, ledger and report read the record. Keep the record out of folders that
     sites can read. --named publishes the whole header.
@@ -108,7 +110,7 @@ COMMAND = command("aggregate",
     the sum is divided by --cohort. The header has epsilon at --delta over all rounds since
     init, with and without a single client; replacing a client's upload by another upload
     has up to the epsilon of Z / 2. Noise comes from the operating system: replay is
-    impossible, and a second sum of a round is refused. The header has no names, hashes,
+    impossible, and a second sum of a round in the same folder is refused. The header has no names, hashes,
     shares or counts of clients. BatchNorm statistics are clipped and get noise like
     weights (--clip-statistics), or are left out (--bn keep); counters come from --parent.
     A round after a round without noise is refused. Noise does not cover files other than

@@ -9,6 +9,7 @@ from furlkit.console import plain
 WIDTH = 100
 VALUE_WIDTH = 60
 DEEPEST = 6
+MOST_TABLES = 3  # Maximum number of printed tables of a list.
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,12 +77,21 @@ def _list_text(values: list[Any]) -> str:
         lengths = {len(value) for value in values}
         inner = f" x {lengths.pop()} values" if len(lengths) == 1 else " lists"
         return f"({len(values):,}{inner})"
+    if all(isinstance(value, dict) for value in values):
+        tables = [_table_text(value) for value in values[:MOST_TABLES]]
+        more = f"; ... ({len(values):,})" if len(values) > MOST_TABLES else ""
+        return "; ".join(tables) + more
     shown: list[str] = []
     for value in values:
         if len(", ".join(shown)) > VALUE_WIDTH - 24:
             return f"{', '.join(shown)}, ... ({len(values):,} values)"
         shown.append(shorten(word(value), 24))
     return ", ".join(shown)
+
+
+def _table_text(values: dict[str, Any]) -> str:
+    pairs = (f"{plain(key)} {word(value)}" for key, value in sorted(values.items()))
+    return shorten(", ".join(pairs), VALUE_WIDTH)
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -135,6 +135,15 @@ def test_the_clip_norm_follows_the_quantile_of_the_lengths():
     assert 0.9 < how["clip"] < 2.1  # Between the second and the third length.
 
 
+@pytest.mark.parametrize("drawn", [-1e9, 1e9])
+def test_a_round_changes_the_clip_norm_by_at_most_e(drawn):
+    how = {"clip": 2.0, "clip_quantile": 0.5, "clip_rate": 1e30, "cohort": 4}
+    found = next_clip(
+        np.ones(3), **how, count_noise=1e30, draw=lambda n: np.full(n, drawn)
+    )
+    assert found == pytest.approx(2.0 * math.exp(-math.copysign(1, drawn)))
+
+
 def test_an_upload_moves_the_count_by_half():
     """With a fixed draw, adding a client changes b by 1 / (2 M)."""
     how = {"clip": 2.0, "clip_quantile": 0.5, "clip_rate": 1.0, "cohort": 4}

@@ -273,6 +273,58 @@ def test_a_record_has_a_place_of_its_own(fedca, run, refused):
     refused(fedca.folder, 2, [taken], *words, "--record", taken, "-o", output)
 
 
+def test_the_record_of_distill_replaces_no_input(fedca, refused):
+    taken = fedca.files("upload")[0]
+    words = (
+        "distill",
+        *fedca.files("upload"),
+        fedca("global_0"),
+        *fedca.public,
+        *BRIEF,
+    )
+    words += ("--teacher", "models", "-o", fedca("taught"))
+    before = taken.read_bytes()
+    for path in (taken, fedca("global_0"), fedca("taught")):
+        refused(fedca.folder, 2, ["--record", path], *words, "--record", path)
+    assert taken.read_bytes() == before
+
+
+@pytest.mark.parametrize("more", [("--record", "r"), ("--named",), ("--anonymous",)])
+def test_options_of_the_server_do_not_apply_to_the_model_of_a_site(
+    fedca, refused, more
+):
+    words = (
+        "distill",
+        fedca.files("upload")[1],
+        *fedca.public,
+        "--teacher",
+        "contrast",
+    )
+    words += (*BRIEF, "-o", fedca("taught"))
+    refused(fedca.folder, 2, [more[0], "north"], *words, *more)
+
+
+def test_the_memory_of_the_server_is_for_the_owner(fedca, run):
+    words = ("aggregate", "--rule", "fedavgm", *fedca.files("upload"))
+    words += ("--parent", fedca("global_0"), "--state-out", fedca("state"))
+    assert run(*words, "-o", fedca("g")).code == 0
+    assert stat.S_IMODE(fedca("state").stat().st_mode) == 0o600
+
+
+def test_rows_of_a_small_site_are_a_warning(fedca, run, forge):
+    rows = fedca.files("features-out")
+    words = ("aggregate", "--rule", "dictionary", *rows)
+    assert "number of images" not in run(*words, "-o", fedca("d")).err
+    own = Container(rows[1])
+    some = {name: array[:4] for name, array in own.tensors().items()}
+    forge(rows[1], tensors=some, facts={"examples": 4})
+    done = run(*words, "-o", fedca("d"))
+    assert done.code == 0 and str(rows[1]) in done.err
+    assert "4 rows" in done.err and "number of images" in done.err
+    done = run(*words, "--named", "-o", fedca("d"))
+    assert done.code == 0 and "number of images" not in done.err
+
+
 def test_an_inbox_leaves_a_record_out_and_passes_over_signatures(fedca, run):
     inbox = fedca.folder / "inbox"
     inbox.mkdir()

@@ -60,7 +60,7 @@ _ADAPTIVE = (
 
 # Options for differential privacy; the options of a fixed clip norm come first.
 _PRIVATE = (
-    Option("noise", Number(low=1e-6),
+    Option("noise", Number(1e-6, 1e6),
            help="Differential privacy for each client: add Gaussian noise to the sum of "
                 "the clipped updates; z, deviation of the noise divided by --clip. Noise "
                 "comes from the operating system: equal commands give different models, "
@@ -69,14 +69,14 @@ _PRIVATE = (
     Option("delta", Number(above=0, below=1), needs="noise", newer=True,
            help="Probability of a larger loss of privacy than epsilon; far below 1 "
                 "divided by the number of clients."),
-    Option("cohort", Whole(1), needs="noise", newer=True,
+    Option("cohort", Whole(1, 10**9), needs="noise", newer=True,
            help="M, number of clients of a round, a public number and the divisor of the "
                 "noisy sum; with sampling, the expected number. Without sampling, fewer "
                 "or more uploads are refused."),
     Option("sampling-rate", Number(above=0, high=1), 1.0, needs="noise", newer=True,
            help="Probability of each client to join a round, by a separate and secret "
                 "draw; lowers epsilon."),
-    Option("clip-statistics", Number(above=0), needs="noise", newer=True,
+    Option("clip-statistics", Number(1e-9, 1e9), needs="noise", newer=True,
            help="S: with --bn average, a change of BatchNorm statistics of length S counts "
                 "as much as an update of length C, and gets noise of z S. --bn keep leaves "
                 "the statistics out.", usual="--clip"),
@@ -84,11 +84,11 @@ _PRIVATE = (
            help="Adaptive clip norm: share of updates that are not shortened. --clip is "
                 "the norm of the first round; the header has the norm of the next round.",
            usual="a fixed --clip"),
-    Option("count-noise", Number(above=0), needs="clip-quantile", newer=True,
+    Option("count-noise", Number(above=0, high=1e9), needs="clip-quantile", newer=True,
            help="Deviation of the noise of the count of updates that are not shortened. "
                 "The noise of the sum grows, so that both together cost --noise.",
            usual="the larger of --noise and --cohort / 20"),
-    Option("clip-rate", Number(above=0), 0.2, needs="clip-quantile", newer=True,
+    Option("clip-rate", Number(above=0, high=10), 0.2, needs="clip-quantile", newer=True,
            help="eta_C, learning rate of the logarithm of the clip norm."),
 )
 
@@ -155,7 +155,7 @@ RULES = named(
     Rule("clip", "the mean of updates, shortened to a limit",
         "furlkit.aggregators.clip:clipped_mean",
         options=(*_ROBUST,
-            Option("clip", Number(above=0), help="C, the longest update.",
+            Option("clip", Number(above=0, high=1e9), help="C, the longest update.",
                    usual="the median length"),
             *_PRIVATE,
         ),

@@ -141,6 +141,7 @@ class Run:
     results: tuple[Result, ...] = ()
     versions: tuple[str, ...] = ()
     last: tuple[str, str] | None = None
+    epsilon: float | None = None
     hashes: tuple[tuple[str, str], ...] = ()
     methods: dict[str, Any] = field(default_factory=dict)
 
@@ -183,12 +184,13 @@ def collect(folder: Path, name: str, planned: Planned | None) -> Run:
         text = f"{path}: has the score of a model that was replaced; evaluate again"
         found.append(Problem("warning", "stale score", text))
     splits = [file for file in files if file.kind == "partition"]
+    last, scores = _last(files), tuple(_scores(metrics))
     return Run(
         folder,
         name,
         planned,
         problems=(*(planned.problems if planned else ()), *found),
-        scores=tuple(_scores(metrics)),
+        scores=scores,
         trainings=trainings,
         uploads=uploads,
         measures=tuple(_measures(metrics)),
@@ -197,7 +199,8 @@ def collect(folder: Path, name: str, planned: Planned | None) -> Run:
         outgoing=tuple(_outgoing(ledger.transfers)),
         results=results,
         versions=tuple(sorted({v for _, v in read if v})),
-        last=_last(files, folder),
+        last=(str(last.path), last.content) if last else None,
+        epsilon=_epsilon(last, scores),
         hashes=tuple(_hashes(files, folder)),
         methods=_methods(files, metrics),
     )
@@ -265,15 +268,21 @@ def _outgoing(transfers: Iterable[Any]) -> Iterator[Outgoing]:
         yield Outgoing(kind, files[0].path.name, texts)
 
 
-def _last(files: Iterable[File], folder: Path) -> tuple[str, str] | None:
-    """Path and content hash of the last global model."""
+def _last(files: Iterable[File]) -> File | None:
+    """The last global model."""
     models = [f for f in files if f.kind == "checkpoint"]
     models = [f for f in models if f.facts.get("role") == "global"]
     numbered = [f for f in models if type(f.facts.get("round")) is int]
     if not numbered:
         return None
-    last = max(numbered, key=lambda file: (file.facts["round"], str(file.path)))
-    return str(last.path), last.content
+    return max(numbered, key=lambda file: (file.facts["round"], str(file.path)))
+
+
+def _epsilon(last: File | None, scores: Iterable[Scored]) -> float | None:
+    """Epsilon of the last global model; of the scored models if no model is there."""
+    if last:
+        return _number(lookup(last.facts, "privacy.epsilon"))
+    return max((s.epsilon for s in scores if s.epsilon is not None), default=None)
 
 
 def _hashes(files: Iterable[File], folder: Path) -> Iterator[tuple[str, str]]:

@@ -167,10 +167,9 @@ def _run_row(run: Run, names: Sequence[str]) -> tuple:
     last = {score.name: score for score in run.scores}
     scores = (_score(last[name]) if name in last else None for name in names)
     seconds = sum(training.seconds for training in run.trainings)
-    epsilons = [s.epsilon for s in run.scores if s.epsilon is not None]
     return (
         run.name, *scores, _bytes(sent), _bytes(received),
-        Cell(seconds, _duration(seconds)), max(epsilons, default=None),
+        Cell(seconds, _duration(seconds)), run.epsilon,
         run.rounds, len(run.clients), steps,
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from furlkit.files.checkpoint import (
     read_checkpoint,
 )
 from furlkit.files.clients import ClientId
+from furlkit.files.container.atomic import EVERYBODY, OWNER
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import ChangedFile, Container
@@ -33,7 +34,12 @@ from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.uploads import UploadOptions, check_enough, provenance_of
+from furlkit.inputs.uploads import (
+    UploadOptions,
+    check_enough,
+    hides_names,
+    provenance_of,
+)
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
@@ -45,7 +51,7 @@ from furlkit.stages.aggregate.clients import (
 )
 from furlkit.stages.aggregate.privacy import (
     Privacy,
-    check_first_release,
+    check_release,
     summary,
     take,
 )
@@ -114,7 +120,7 @@ def _combined(
     if how == "examples" and not (partition or limit.most or listed):
         name_dominant(clients, shares_of(weights))
     shares = cut(clients, _shares(clients, weights, staleness or 1), limit)
-    facts = _facts(clients, newest[0].facts, bn)
+    facts = _facts(clients, _common(options, newest[0]), bn)
     facts = replace(facts, **_cluster_head(clients, shares))
     by_file = listed or how not in ("examples", "uniform")
     given = {"weights": "given"} if by_file else {}
@@ -219,8 +225,7 @@ def _made(
         facts = replace(facts, state=state)
     if made := existing_result(options, "checkpoint", provenance, facts):
         return made
-    if job.privacy:
-        check_first_release(options.output, facts)
+    check_release(options.output, facts)
     if not options.dry_run:
         facts = replace(facts, next_clip=job.next_clip())
         header = provenance.header("checkpoint", facts)
@@ -249,7 +254,9 @@ def _write_state(
     with job.uploads() as uploads:
         _, pieces = job.apply(uploads, uploads.state)
         tensors = _checked(options, uploads, job.held, pieces)
-        return write(path, tensors, provenance.header("server", about))
+        header = provenance.header("server", about)
+        hidden = hides_names(options, job.clients)
+        return write(path, tensors, header, OWNER if hidden else EVERYBODY)
 
 
 def _line(options: UploadOptions, job: "_Job", facts: CheckpointFacts) -> str:
@@ -557,8 +564,19 @@ def _weights(clients: list[Client], how: str, members: Members | None) -> list[f
     return [float(given[str(client.facts.client)]) for client in clients]
 
 
+def _common(options: UploadOptions, client: Client) -> CheckpointFacts:
+    """Common facts of the uploads; the parent, if given, knows the seed of init."""
+    if options.parent is None:
+        return client.facts
+    _, parent = open_checkpoint(options.parent)
+    return replace(client.facts, init_seed=parent.init_seed)
+
+
 def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> CheckpointFacts:
-    """Facts of the result; `first`: common facts of the newest uploads."""
+    """Facts of the result; `first`: common facts of the newest uploads.
+
+    Facts about noise and the server's memory are the server's, never a client's claim.
+    """
     partitions = {client.facts.partition for client in clients}
     return replace(
         first,
@@ -569,6 +587,9 @@ def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> Checkpoint
         partition=partitions.pop() if len(partitions) == 1 else None,
         loss=None,
         statistics=first.statistics and bn == "average",
+        privacy=None,
+        next_clip=None,
+        state=None,
     )
 
 

@@ -44,6 +44,11 @@ def open_client(path: Path) -> Client:
             f"{path}: is a checkpoint of role {facts.role}, expected a checkpoint of "
             "local-train (role client)"
         )
+    if facts.privacy is not None or facts.next_clip is not None:
+        raise InputError(
+            f"{path}: claims a guarantee of privacy (epsilon or a clip norm), which only "
+            "aggregate --noise gives to a global model; train again with local-train"
+        )
     if facts.examples is not None and not 0 < facts.examples <= MOST_EXAMPLES:
         raise InputError(f"{path}: claims to be trained on {facts.examples} examples")
     if not all(type(n) is int and n >= 0 for n in (facts.classes or {}).values()):

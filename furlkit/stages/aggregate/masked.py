@@ -30,6 +30,7 @@ from furlkit.inputs.uploads import (
     check_same_facts,
     provenance_of,
 )
+from furlkit.stages.aggregate.privacy import check_release
 
 AGAIN = "all sites must mask with the same keys and --weights: furlkit mask upload"
 
@@ -61,6 +62,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     provenance = replace(provenance, inputs=inputs)
     if made := existing_result(options, "checkpoint", provenance, facts):
         return made
+    check_release(options.output, facts)
     with Lockstep([site.opened for site in sites]) as files:
         weight = _weight(files, sites)
         if sites[0].facts.weights == "examples":

@@ -6,6 +6,8 @@ and decides which facts about the clients a header may have: none but public opt
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import ROUND_CEILING, Context
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,12 @@ NEEDED = {
 }
 # Facts of a mean that single clients change, without noise.
 UNTOLD = ("examples", "classes", "loss", "cluster_head", "cluster_losses")
+DIGITS = 6  # Of epsilon in a header.
+SEARCHED = 500  # Files of a folder in which to look for another sum of the round.
+_COST = (
+    "a second sum doubles the cost, which no header would count, and a sum without noise "
+    "has no guarantee. Keep the file, or remove the file if nobody has read the model"
+)
 
 
 class Privacy(NamedTuple):
@@ -58,7 +66,7 @@ class Privacy(NamedTuple):
     def fact(self) -> dict[str, Any]:
         """Entry `privacy` of the header."""
         delta = self.options["delta"]
-        epsilon = float(f"{epsilon_of(self.history, delta):.6g}")
+        epsilon = rounded_up(epsilon_of(self.history, delta))
         history = [each._asdict() for each in self.history]
         return {
             "epsilon": epsilon, "delta": delta, "unit": "client", "clip": self.clip,
@@ -89,6 +97,11 @@ class Privacy(NamedTuple):
         )  # fmt: skip
 
 
+def rounded_up(epsilon: float) -> float:
+    """Six digits, never below epsilon: a smaller number would promise too much."""
+    return float(Context(DIGITS, ROUND_CEILING).create_decimal_from_float(epsilon))
+
+
 def check_usage(values: Mapping[str, Any]) -> None:
     """Refuse options that break the guarantee, before opening uploads."""
     if not values.get("noise"):
@@ -105,6 +118,11 @@ def check_usage(values: Mapping[str, Any]) -> None:
         raise UsageError(
             "--max-share does not apply beside --noise: shares are equal, and the divisor "
             "is --cohort"
+        )
+    if values["clip_statistics"] is not None and values["bn"] != "average":
+        raise UsageError(
+            f"--clip-statistics {values['clip_statistics']:g} does not apply beside --bn "
+            f"{values['bn']}: the result has no BatchNorm statistics"
         )
     if values["anonymous"] is False:
         raise UsageError(
@@ -166,10 +184,22 @@ def take(
     own["clip"] = settings.pop("clip")
     _check_number(own, clients)
     history = _extended(_history(options.parent, parent), own)
-    clip = parent.next_clip if own["clip_quantile"] is not None else None
+    clip = _clip(options.parent, parent, own)
     count_noise = _count_noise(own)
     z = noise_of_sum(own["noise"], count_noise)
-    return Privacy(own, history, clip or own["clip"], z, count_noise)
+    return Privacy(own, history, clip, z, count_noise)
+
+
+def _clip(path: Path, parent: CheckpointFacts, options: dict[str, Any]) -> float:
+    """Clip norm of this round; with --clip-quantile, the norm that the parent gives."""
+    if options["clip_quantile"] is None or parent.next_clip is None:
+        return options["clip"]
+    if not 0 < parent.next_clip < inf:
+        raise InputError(
+            f"{path}: gives the clip norm {parent.next_clip:g} for this round, expected a "
+            "number above 0; leave out --clip-quantile for a fixed --clip"
+        )
+    return parent.next_clip
 
 
 def _name_end(path: Path | None, parent: CheckpointFacts | None) -> None:
@@ -232,20 +262,39 @@ def _extended(
     return (*history, Rounds(noise, rate, 1))
 
 
-def check_first_release(output: Path, facts: CheckpointFacts) -> None:
-    """Refuse a second noisy sum of a round: the header counts one sum per round."""
-    if not output.exists():
+def check_release(output: Path, facts: CheckpointFacts) -> None:
+    """Refuse a second sum of a round in a folder: a header counts one sum per round."""
+    existing = _known_facts(output)
+    same = existing and (existing.role, existing.parent) == ("global", facts.parent)
+    if existing and same and (facts.privacy or existing.privacy):
+        noisy = "a noisy sum" if existing.privacy else "a model without noise"
+        raise UsageError(f"{output}: already has {noisy} of this round; {_COST}")
+    if not facts.privacy:
         return
+    for path in _newest_beside(output):
+        known = _known_facts(path)
+        if known and known.privacy and known.parent == facts.parent:
+            raise UsageError(f"{path}: has a noisy sum of this round; {_COST}")
+
+
+def _known_facts(path: Path) -> CheckpointFacts | None:
+    """Facts of a model, by header alone; None for any other file."""
     try:
-        _, existing = open_checkpoint(output)
-    except FurlkitError:
-        return
-    if existing.privacy and existing.parent == facts.parent:
-        raise UsageError(
-            f"{output}: already has a noisy sum of this round; a second sum with other "
-            "noise doubles the cost, which no header would count. Keep the file, or remove "
-            "the file if nobody has read the model"
-        )
+        return open_checkpoint(path)[1] if path.is_file() else None
+    except (FurlkitError, OSError):
+        return None
+
+
+def _newest_beside(output: Path) -> list[Path]:
+    """Newest files in the folder of the output, which is not among these files."""
+    found = []
+    for path in output.parent.glob("*.safetensors"):
+        try:
+            found.append((path.stat().st_mtime, path))
+        except OSError:
+            continue  # A broken link, or a file that has just been removed.
+    newest = [path for _, path in sorted(found, reverse=True)]
+    return [path for path in newest if path != output][:SEARCHED]
 
 
 def summary(facts: CheckpointFacts) -> str:

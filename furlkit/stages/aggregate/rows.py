@@ -38,6 +38,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     partitions = [client.partition for client in clients]
     most, option = limit_of(options.settings["max_share"], partitions)
     name_repeats(clients)
+    if hides_names(options, clients):
+        _name_small(clients)
     clients = _distinct(clients, options.settings["distinct"])
     given = [client.rows for client in clients]
     if most is not None:
@@ -88,6 +90,21 @@ def _name_revealing(made_for: ClientId | None) -> None:
             f"--for {made_for}: whoever has this dictionary and the dictionary of another "
             f"site knows the rows of {made_for}; send the file to {made_for} only, or use "
             "local-train --leave-own-out with a common dictionary"
+        )
+
+
+def _name_small(clients: list[Features]) -> None:
+    """Warn about sites with fewer rows: a small site sends a row for each image."""
+    most = max(len(client.rows) for client in clients)
+    small = [client for client in clients if len(client.rows) < most]
+    if small:
+        first, rest = small[0], len(small) - 1
+        others = f", and so have {counted(rest, 'other site')}" if rest else ""
+        console.warn(
+            f"{first.path}: {first.facts.client} has {counted(len(first.rows), 'row')}, "
+            f"others have {most:,}{others}: a site with fewer images than rows sends all "
+            "images, so the size of the dictionary tells the number of images; lower "
+            "--dictionary-size of local-train"
         )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from furlkit import catalogue
 from furlkit.catalogue import TEACHERS, divided, recorded
+from furlkit.errors import UsageError
 from furlkit.files.clients import client_of
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
@@ -54,6 +55,9 @@ def _options(values: dict[str, Any]) -> DistillOptions:
 def _check_output(options: DistillOptions) -> None:
     known = (options.model, options.data.name, options.settings.get("partition"))
     check_output(options.output, (*options.sources, *known))
+    if options.record:
+        files = (*options.sources, *known, options.output)
+        check_output(options.record, files, "--record")
 
 
 def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
@@ -74,5 +78,18 @@ def _withheld(
     teachers = [client_of(name) for role, _, name in roles if role == "client"]
     anonymous = is_anonymous(options.anonymous, options.record, teachers)
     if is_site(lesson.facts.client):
+        _check_unused(options, lesson)
         return withheld_by_site("distill", lesson.facts.client)
     return withheld_by_server("distill", options.record, {}) if anonymous else None
+
+
+def _check_unused(options: DistillOptions, lesson: Lesson) -> None:
+    """Refuse the server's options for headers if the result is a site's model."""
+    chosen = {None: "", True: "--anonymous", False: "--named"}[options.anonymous]
+    given = f"--record {options.record}" if options.record else chosen
+    if given:
+        raise UsageError(
+            f"{given} does not apply: {options.model} is the model of "
+            f"{lesson.facts.client}, and the whole header of a site's model always goes to "
+            "OUTPUT.record"
+        )

@@ -273,3 +273,14 @@ def test_labels_in_charts_are_escaped():
 )  # fmt: skip
 def test_common_name_of_runs(names, common):
     assert common_name(names) == common
+
+
+def test_epsilon_is_of_the_last_global_model(report, folder, forge):
+    """A run without scores of the model, and a run that ended without noise."""
+    for path in folder.rglob("*.json"):
+        path.unlink()
+    known = {"privacy": {"epsilon": 7.654, "delta": 1e-5}}
+    forge(folder / "r001" / "global.safetensors", facts=known)
+    assert "7.654" not in report(folder).sections["runs"]
+    forge(folder / "r002" / "global.safetensors", facts=known)
+    assert "7.654" in report(folder).sections["runs"]

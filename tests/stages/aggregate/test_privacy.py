@@ -9,6 +9,7 @@ from furlkit.aggregators.accountant import Rounds, epsilon_of
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
+from furlkit.stages.aggregate.privacy import rounded_up
 from tests.stages.aggregate.conftest import model, words
 
 NOISE = ("--noise", 1, "--clip", 2, "--delta", 1e-5, "--cohort", 7)
@@ -83,6 +84,62 @@ def test_a_round_is_released_once(folder, private):
     assert (folder / "out").read_bytes() == raw
 
 
+def test_no_other_sum_of_the_round_replaces_or_joins_a_noisy_sum(folder, private, run):
+    first = folder / "first.safetensors"
+    assert private("-o", first).code == 0
+    raw = first.read_bytes()
+    for rule in (("mean",), ("clip", "--clip", 2)):
+        done = run(*words(folder, *rule), "--force", "-o", first)
+        assert done.code == 2 and "noisy sum" in done.err and str(first) in done.err
+    done = private("-o", folder / "second.safetensors")
+    assert done.code == 2 and "noisy sum" in done.err and str(first) in done.err
+    assert first.read_bytes() == raw
+    assert not (folder / "second.safetensors").exists()
+    # A model without noise in another file is no noisy sum.
+    assert run(*words(folder, "mean")).code == 0
+
+
+def test_noise_does_not_replace_an_exact_mean(folder, private, run):
+    assert run(*words(folder, "mean")).code == 0
+    done = private()
+    assert done.code == 2 and "without noise" in done.err and "out" in done.err
+
+
+FORGED = {"epsilon": 0.01, "delta": 1e-5, "history": []}
+
+
+@pytest.mark.parametrize("fact", [{"privacy": FORGED}, {"next_clip": 2.0}])
+def test_a_client_cannot_claim_a_guarantee(folder, run, forge, fact):
+    forge(folder / "c0", facts=fact)
+    done = run(*words(folder, "mean"))
+    assert done.code == 65 and "c0" in done.err and "guarantee" in done.err
+    (folder / "inbox").mkdir()
+    for path in folder.glob("c*"):
+        path.replace(folder / "inbox" / path.name)
+    line = ("aggregate", folder / "inbox", "--parent", folder / "g")
+    done = run(*line, "-o", folder / "out")
+    assert done.code == 0 and "c0" in done.err and "6 clients" in done.out
+    facts = read_checkpoint(folder / "out").facts
+    assert facts.privacy is None and facts.next_clip is None
+
+
+def test_a_client_decides_neither_about_the_state_nor_about_the_seed(
+    folder, run, forge
+):
+    forge(folder / "c0", facts={"state": "f" * 64, "init_seed": 666})
+    line = words(folder, "mean", "--parent", folder / "g")
+    assert run(*line).code == 0
+    facts = read_checkpoint(folder / "out").facts
+    assert facts.state is None and facts.init_seed is None
+
+
+def test_epsilon_is_rounded_up():
+    assert rounded_up(4.37712341) == 4.37713
+    assert rounded_up(0.5) == 0.5 and rounded_up(123456789.0) == 123457000.0
+    for epsilon in np.random.default_rng(0).exponential(5, 200):
+        assert epsilon <= rounded_up(float(epsilon)) <= epsilon * (1 + 1e-5)
+
+
 def test_epsilon_adds_up_over_rounds(folder, private, run):
     epsilons = []
     for number in (1, 2, 3):
@@ -96,6 +153,7 @@ def test_epsilon_adds_up_over_rounds(folder, private, run):
     assert epsilons == sorted(epsilons)
     assert epsilons[2] == pytest.approx(epsilon_of(expected, 1e-5), rel=1e-5)
     line = run("inspect", folder / "g").out
+    assert "noise 1, rounds 2, sampling_rate 1; noise 2, rounds 1" in line
     assert f"epsilon {epsilons[2]:.4g} at delta 1e-05 for each client" in " ".join(
         line.split()
     )
@@ -136,6 +194,11 @@ def test_a_broken_history_is_refused(folder, private, forge, history):
         (("--cohort", 8), 75, "promises 8"),
         (("--cohort", 6), 65, "--cohort 6"),
         (("--clip-quantile", 0.5, "--count-noise", 0.4), 2, "--count-noise"),
+        (("--clip-statistics", 2, "--bn", "keep"), 2, "--clip-statistics"),
+        (("--noise", 1e30, "--clip", 1e30), 2, "--noise"),
+        (("--clip", 1e30), 2, "--clip"),
+        (("--clip-quantile", 0.5, "--clip-rate", 1e30), 2, "--clip-rate"),
+        (("--clip-quantile", 0.5, "--count-noise", 1e30), 2, "--count-noise"),
     ],
 )
 def test_options_that_break_the_guarantee_are_refused(
@@ -218,6 +281,25 @@ def test_the_adaptive_clip_norm_of_the_parent_is_used(folder, private):
     assert private(*more).code == 0
     second = read_checkpoint(folder / "out").facts
     assert second.privacy and second.privacy["clip"] == first.next_clip
+
+
+def test_much_noise_of_the_count_keeps_the_clip_norm_above_0(folder, private):
+    more = ("--clip-quantile", 0.5, "--count-noise", 1e6, "--clip", 2)
+    assert private(*more).code == 0
+    found = read_checkpoint(folder / "out").facts.next_clip
+    assert found is not None and 2 / 2.72 < found < 2 * 2.72
+
+
+def test_a_clip_norm_of_0_is_refused_and_not_replaced(folder, private, forge):
+    more = ("--clip-quantile", 0.5)
+    assert private(*more).code == 0
+    next_round(folder, model(1))
+    forge(folder / "g", facts={"next_clip": 0.0})
+    content = Container(folder / "g").content
+    for k in range(7):
+        forge(folder / f"c{k}", facts={"parent": content})
+    done = private(*more)
+    assert done.code == 65 and "clip norm 0" in done.err and "g:" in done.err
 
 
 def test_replay_says_that_the_noise_is_not_recorded(folder, private, run):
