@@ -37,7 +37,7 @@ class Ahead:
         self._prepared = request, thread.submit(compute)
 
     def take(self, request: Request, generator: Generator) -> Tensor | None:
-        """Prepared views; the generator is then as if it had drawn them.
+        """Return prepared views, and set the generator to the state after the draws.
 
         None without views of this request, or after other draws from the generator.
         Two passes over a batch with equal draws may both take the views.

@@ -170,7 +170,7 @@ def check_centroids(values: Values) -> None:
 
 
 def check_correlations(values: Values) -> None:
-    """Correlations serve objectives that list them; a client keeps its matrix."""
+    """Only some objectives use correlations, and the client's matrix needs a file."""
     objective = catalogue.objectives()[values["objective"]]
     flag = _first_flag(values, "correlations", "correlations-out")
     if flag and "correlations" not in objective.exchanges:
@@ -199,7 +199,7 @@ def check_neighbours(values: Values) -> None:
 
 
 def check_layers(values: Values) -> None:
-    """Layers are not trained one by one with methods that send all layers."""
+    """Methods that send the whole net exclude layer-wise training."""
     for flag in ("personal", "scaffold"):
         if values["train_layers"] and values[flag] not in (False, "none"):
             raise UsageError(
