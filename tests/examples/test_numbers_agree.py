@@ -1,0 +1,136 @@
+"""The numbers of the pages of results agree: means, intervals, verdicts, README."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+
+from furlkit.reports.claims import verdict
+from furlkit.reports.differences import CONFIDENCE, Difference, Interval, paired
+from tests.examples.conftest import EXAMPLES
+
+SYSTEMS = ("fedca", "fcl", "fedusc", "fedstyle", "flesd")
+NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
+SCORES = re.compile(rf"{NUMBER}(?:, {NUMBER})+")
+INTERVAL = re.compile(rf"({NUMBER}) \(({NUMBER}) to ({NUMBER})\)")
+AGAINST = re.compile(r"against (.+), paired, 95 %")
+
+Row = dict[str, str]  # The cells of a line by the heading; "" for the first column.
+
+
+def tables(page: Path) -> list[list[Row]]:
+    """The tables of a page."""
+    pattern = r"^(\|.*\|)\n\|[-:| ]+\|\n((?:\|.*\n)+)"
+    found = re.findall(pattern, page.read_text(), re.M)
+    return [
+        [dict(zip(cells(top), cells(line), strict=True)) for line in body.splitlines()]
+        for top, body in found
+    ]
+
+
+def cells(line: str) -> list[str]:
+    return [
+        cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")
+    ]
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def interval(text: str) -> tuple[float, ...]:
+    """Estimate, low and high end."""
+    found = INTERVAL.fullmatch(text)
+    assert found, text
+    return tuple(map(number, found.groups()))
+
+
+def scores(row: Row) -> list[float]:
+    """The scores of a row by seed; nothing without a column of seeds."""
+    cell = next((cell for name, cell in row.items() if name.startswith("seeds ")), "")
+    return [number(one) for one in cell.split(", ")] if SCORES.fullmatch(cell) else []
+
+
+def of_seeds() -> list:
+    """Every table with the scores of several seeds."""
+    return [
+        pytest.param(table, id=f"{page.parent.name}-{place}")
+        for page in sorted(EXAMPLES.glob("*/RESULTS.md"))
+        for place, table in enumerate(tables(page))
+        if any(map(scores, table))
+    ]
+
+
+@pytest.mark.parametrize("table", of_seeds())
+def test_means_and_deviations_are_of_the_seeds(table):
+    for row in filter(scores, table):
+        for name, value in (("mean", mean), ("std", stdev)):
+            if row.get(name):
+                assert number(row[name]) == pytest.approx(
+                    value(scores(row)), abs=0.0101
+                )
+
+
+@pytest.mark.parametrize("table", of_seeds())
+def test_differences_are_of_the_seeds(table):
+    column = next((name for name in table[0] if AGAINST.fullmatch(name)), "")
+    references = [row for row in table if scores(row) and not row.get(column)]
+    if len(references) != 1:
+        return  # No differences, or each row has another reference.
+    for row in table:
+        if row is not references[0] and scores(row):
+            expected = paired(scores(row), scores(references[0])).effect[:3]
+            # Seeds have two decimals, so the ends of an interval vary by hundredths.
+            assert interval(row[column]) == pytest.approx(expected, abs=0.04)
+
+
+def claims_of(system: str) -> list[Row]:
+    """The table of verdicts of a page: the first table with a column `verdict`."""
+    every = tables(EXAMPLES / system / "RESULTS.md")
+    return next((table for table in every if "verdict" in table[0]), [])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_claims_are_the_declared_claims(system):
+    recipe = tomllib.loads((EXAMPLES / system / "paper.toml").read_text())
+    declared = recipe["claims"]
+    for row in claims_of(system):
+        text = row["claim"]
+        if (
+            text not in declared
+        ):  # A page about several datasets names the dataset first.
+            text = text.split(": ", 1)[1]
+        value = declared[text].get("paper")
+        # \\> 0 is a claim about the order alone.
+        expected = r"\> 0" if value is None else f"{value:+.2f}"
+        assert expected == (row.get("paper") or row["slides"])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_verdicts_follow_from_the_intervals(system):
+    rows = claims_of(system)
+    assert rows
+    for row in rows:
+        estimate, low, high = interval(row["ours, 95 %"])
+        alone = re.search(NUMBER, row.get("probes alone", ""))
+        noise = number(alone[0]) / 2 if alone else None
+        effect = Interval(estimate, low, high, CONFIDENCE)
+        assert row["verdict"] == verdict(
+            Difference(estimate, effect, 3, probe_se=noise)
+        )
+
+
+def test_the_readme_counts_the_verdicts():
+    text = (EXAMPLES.parent / "README.md").read_text()
+    for system in SYSTEMS:
+        counts = Counter(row["verdict"] for row in claims_of(system))
+        line = re.search(
+            rf"^\| \[.*\]\(examples/{system}/RESULTS.md\) \|.*$", text, re.M
+        )
+        assert line, system
+        names = ("confirmed", "refuted", "undecided")
+        printed = [int(cell) for cell in cells(line[0])[1:4]]
+        assert printed == [counts[name] for name in names], system
