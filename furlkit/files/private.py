@@ -41,12 +41,14 @@ class PrivateFacts:
 class Private(Record[PrivateFacts]):
     """Private state of a client: tensors of the model, and memory of methods, by name.
 
-    `options`: options of the command that wrote the file.
+    `options`: options of the command that wrote the file. `partition`: content hash of
+    the clients' partition; None for a site's file.
     """
 
     tensors: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
     options: dict[str, Any] = field(default_factory=dict)
+    partition: str | None = None
 
     @property
     def nbytes(self) -> int:
@@ -82,8 +84,11 @@ def read_private(path: Path, client: ClientId | None = None) -> Private:
         prefix, method = VERSION_1_MEMORY, "averaged_features."
     for name in [name for name in tensors if name.startswith(prefix)]:
         memory[method + name.removeprefix(prefix)] = tensors.pop(name)
-    options = opened.header.options
-    return Private(opened.path, facts, opened.content, tensors, memory, options)
+    header = opened.header
+    return Private(
+        opened.path, facts, opened.content, tensors, memory, header.options,
+        header.inputs.get("partition"),
+    )  # fmt: skip
 
 
 def _updated(facts: dict[str, Any]) -> dict[str, Any]:

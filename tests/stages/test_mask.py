@@ -293,6 +293,26 @@ def test_the_header_says_nothing_about_the_site(sites, run):
     )
 
 
+def test_the_sum_names_no_site_with_a_number(sites, run):
+    """A masked upload tells that the number is of a site, not of a simulation."""
+    some = sites()
+    some.names, headers = [90417, 60352, 81264], {}
+    for partition in (None, "b" * 64):
+        for k, number in enumerate(some.names):
+            some.upload(number, np.random.default_rng(k), partition=partition)
+            assert some.key(number, "--renew").code == 0
+            for used in some.world.folder.glob("*.used"):
+                used.unlink()
+        some.mask()
+        assert run(*some.sum_words(), "--force").code == 0
+        headers[partition] = Container(some.world.output).header
+        told = Container(some.masked[0]).header.facts
+        assert told.get("site") is (True if partition is None else None)
+    site, simulated = headers.values()
+    assert not any(str(number) in site.to_json() for number in some.names)
+    assert "client 60352" in simulated.inputs and "anonymous" not in simulated.options
+
+
 def test_inspect_knows_the_files(sites, run, refused):
     some = sites()
     some.mask()

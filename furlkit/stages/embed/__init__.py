@@ -10,6 +10,7 @@ from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts
+from furlkit.files.partition import PUBLIC
 from furlkit.files.private import Private, read_private
 from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.inputs.declared import by_role
@@ -18,7 +19,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.publishing import withheld_by_site
+from furlkit.inputs.publishing import is_of_site, is_site, withheld_by_site
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import ClassHead
 
@@ -72,7 +73,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     resolved = {**options.resolved, **encoder_plugin(model), **resolved}
     if options.noise and options.secret:
         resolved[DRAWN_BY] = SECRET
-    withheld = withheld_by_site("embed", facts.client)
+    withheld = withheld_by_site("embed") if _is_of_site(model, private) else None
     provenance = Provenance("embed", resolved, None, contents, withheld)
     written = "similarity" if options.similarity else "features"
     if made := existing_result(options, written, provenance, facts):
@@ -101,14 +102,21 @@ def _check_usage(options: EmbedOptions) -> None:
 
 
 def _check_secret(options: EmbedOptions, model: Checkpoint) -> None:
-    """Noise needs a secret except for numbered clients: the seed is in headers."""
-    client = model.facts.client
-    if options.noise and not options.secret and not isinstance(client, int):
+    """Noise needs a secret except for clients of a partition: the seed is in headers."""
+    client, site = model.facts.client, is_of_site(model.header)
+    if options.noise and not options.secret and (site or client in (None, PUBLIC)):
         whose = "names no client" if client is None else f"is of site {client}"
         raise UsageError(
             f"--noise {options.noise:g}: {model.path} {whose}, and noise by the seed "
             "hides nothing; give --secret FILE, which stays at the site"
         )
+
+
+def _is_of_site(model: Checkpoint, private: Private | None) -> bool:
+    """Return whether the model, or the private file for a global model, is a site's."""
+    if private:
+        return is_site(private.facts.client, private.partition)
+    return is_of_site(model.header)
 
 
 def _head(model: Checkpoint, layer: str) -> ClassHead | None:

@@ -19,7 +19,7 @@ from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
-from furlkit.inputs.publishing import withheld_by_site
+from furlkit.inputs.publishing import is_site, withheld_by_site
 from furlkit.inputs.sites import images_of, is_of_images, site_provenance
 from furlkit.models.description import Architecture, full_architecture
 from furlkit.stages.local_train.options import LocalTrainOptions
@@ -95,7 +95,8 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
         if entry.record:
             catalogue.load(entry.record)(resolved, options.values, clients)
     contents = contents_of(options.files, client, known)
-    withheld = withheld_by_site("local-train", client)
+    site = is_site(client, partition)
+    withheld = withheld_by_site("local-train") if site else None
     return Provenance("local-train", resolved, options.seed, contents, withheld)
 
 
