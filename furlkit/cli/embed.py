@@ -70,7 +70,8 @@ COMMAND = command("embed",
                newer=True),
         Option("secret", File("key", direction=CACHE), metavar="FILE",
                help="Secret of the site, as of local-train --secret: the noise comes from "
-                    "the secret. A missing file is created.",
+                    "the secret. A missing file is created; another secret than the "
+                    "existing output's is refused.",
                usual="the seed of the model, for clients of a PARTITION",
                needs="noise", recorded=False),
     ),

@@ -27,7 +27,8 @@ class PrivateFacts:
     """Owner, round and content of a private file.
 
     `parts`: parts of the model. `memory`: names of the methods' tensors. `dataset`:
-    fingerprint of a site's images, which an index points into.
+    fingerprint of a site's images, which an index points into. `secret`: fingerprint of
+    the secret of the round's draws; None without draws, and in older files.
     """
 
     client: ClientId
@@ -35,6 +36,7 @@ class PrivateFacts:
     parts: list[str]
     memory: list[str]
     dataset: dict[str, Any] | None = None
+    secret: str | None = None
 
 
 @dataclass(frozen=True)

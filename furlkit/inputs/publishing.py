@@ -15,6 +15,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.masked import SITE
 from furlkit.files.partition import PUBLIC
 from furlkit.files.published import Withheld, lacks_record
+from furlkit.files.secret import fingerprint_of
 
 RECEIVED = "received"  # First word of the directions of files from the server.
 # Name of the option in the headers of anonymous files.
@@ -53,15 +54,16 @@ def is_of_site(header: Header) -> bool:
     return is_site(client, None if told else "unknown")
 
 
-def withheld_by_site(command: str) -> Withheld:
+def withheld_by_site(command: str, secret: Path | None = None) -> Withheld:
     """Entries for the site only: the seed, and inputs that the server did not send.
 
     The hash of a private file would confirm guessed images; files of other sites
-    ("helper north") name the sites.
+    ("helper north") name the sites. `secret`: the site's, if the secret decides draws.
     """
     roles = COMMANDS[command].roles
     shown = [role for role in roles if direction_of(command, role).startswith(RECEIVED)]
-    return Withheld(frozenset(shown), seed=True)
+    known = fingerprint_of(secret) if secret and secret.exists() else None
+    return Withheld(frozenset(shown), seed=True, secret=known)
 
 
 def is_anonymous(

@@ -22,7 +22,7 @@ from furlkit.files.clients import client_of
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.private import read_private
-from furlkit.files.secret import read_secret
+from furlkit.files.secret import fingerprint_of, read_secret
 from furlkit.inputs.images import open_images
 from furlkit.models.embedding import embed_mixed
 from furlkit.models.loading import load_net, view_of
@@ -145,6 +145,8 @@ class Round:
                 found[f"images of {name}"] = rf"(?<![\w.]){count}(?![\w.])"
         total = sum(count for _, count in self.sites.values())
         found["images of all sites"] = rf"\b{total}\b"
+        for secret in self.folder.glob("*.secret"):
+            found[f"fingerprint of {secret.name}"] = fingerprint_of(secret)
         for path in self.folder.glob("*.safetensors"):
             if path not in self.published and path != self("global_0"):
                 found[f"hash of {path.name}"] = Container(path).content
@@ -220,6 +222,9 @@ def test_records_have_the_whole_header_and_stay(played, run):
         assert done.code == 65 and str(record) in done.err
     name = [*played.sites][1]
     upload = played(f"upload_{name}_1")
+    for secret in played.folder.glob(f"{name}.secret"):  # Of fedca, fcl and fedsc.
+        for path in (upload.with_suffix(".record"), played(f"private_{name}_1")):
+            assert Container(path).header.facts["secret"] == fingerprint_of(secret)
     assert whole_header(upload).seed == SEEDS[name]
     assert stat.S_IMODE(upload.with_suffix(".record").stat().st_mode) == 0o600
 

@@ -12,6 +12,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts
 from furlkit.files.partition import PUBLIC
 from furlkit.files.private import Private, read_private
+from furlkit.files.published import Withheld
 from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
@@ -20,6 +21,7 @@ from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import is_of_site, is_site, withheld_by_site
+from furlkit.inputs.secrets import check_secret, open_secret
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import ClassHead
 
@@ -73,11 +75,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     resolved = {**options.resolved, **encoder_plugin(model), **resolved}
     if options.noise and options.secret:
         resolved[DRAWN_BY] = SECRET
-    withheld = withheld_by_site("embed") if _is_of_site(model, private) else None
-    provenance = Provenance("embed", resolved, None, contents, withheld)
+    site = _is_of_site(model, private)
+    provenance = Provenance("embed", resolved, None, contents, _withheld(options, site))
     written = "similarity" if options.similarity else "features"
     if made := existing_result(options, written, provenance, facts):
         return made
+    if site and not options.dry_run:
+        provenance = _with_secret(options, provenance)
     from furlkit.stages.embed import work  # Imports torch.
 
     net = work.open_net(options, model, private)
@@ -110,6 +114,23 @@ def _check_secret(options: EmbedOptions, model: Checkpoint) -> None:
             f"--noise {options.noise:g}: {model.path} {whose}, and noise by the seed "
             "hides nothing; give --secret FILE, which stays at the site"
         )
+
+
+def _withheld(options: EmbedOptions, site: bool) -> Withheld | None:
+    """Entries for the site only; raise if another secret drew the noise of the output."""
+    if not site:
+        return None
+    secret = options.secret if options.noise else None
+    if secret and not options.force:
+        check_secret(secret, [options.output])
+    return withheld_by_site("embed", secret)
+
+
+def _with_secret(options: EmbedOptions, provenance: Provenance) -> Provenance:
+    """Provenance with the secret of the noise; a missing secret is written first."""
+    if options.noise and options.secret:
+        open_secret(options.secret, [] if options.force else [options.output])
+    return replace(provenance, withheld=_withheld(options, site=True))
 
 
 def _is_of_site(model: Checkpoint, private: Private | None) -> bool:

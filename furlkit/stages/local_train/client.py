@@ -9,12 +9,13 @@ from furlkit.files.facts import Provenance
 from furlkit.files.private import Private, read_private
 from furlkit.inputs import matching
 from furlkit.inputs.paths import fill
+from furlkit.inputs.secrets import open_secret
 from furlkit.inputs.sites import of_these_images
 from furlkit.models.architecture import build
 from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.stages.local_train.inputs import Inputs
-from furlkit.stages.local_train.start import provenance_of
+from furlkit.stages.local_train.start import drawn_files, provenance_of, secret_of
 from furlkit.training.loop import Purpose
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors, below, divide, parts_of
@@ -152,6 +153,9 @@ def _provenance(
     inputs: Inputs, number: ClientId, private: Private | None
 ) -> Provenance:
     known = {private.path: private.content} if private else {}
+    secret = secret_of(inputs.start, number)
+    if secret and not inputs.options.dry_run:  # Before the training: files name it.
+        open_secret(secret, drawn_files(inputs.start, number))
     provenance = provenance_of(inputs.start, number, known)
     chosen = {k: v for e in inputs.active for k, v in e.contents().items()}
     return replace(provenance, inputs={**provenance.inputs, **chosen})
