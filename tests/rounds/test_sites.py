@@ -327,8 +327,12 @@ def test_a_site_evaluates_its_own_model(sites, run):
     assert run(*models, "-o", sites.folder / "drift.json").code == 0
 
 
-def test_a_site_has_a_style_of_its_own(sites):
-    data = ("--data", sites.root / "north", "--client", "north", *BRIEF)
+@pytest.mark.parametrize("client", ["north", 3])
+def test_a_site_has_a_style_of_its_own(sites, client):
+    data = ("--data", sites.root / "north", "--client", client, *BRIEF)
     made = ("pretrain-style", sites.start, *data, "--projector", "8,4")
     assert furlkit(*made, "-o", sites("p0")) == 0
-    assert read_private(sites("p0")).facts.client == "north"
+    assert read_private(sites("p0")).facts.client == client
+    words = ("embed", sites.start, *data[:2], "--personal", sites("p0"), "--style")
+    assert furlkit(*words, "-o", sites("f")) == 0
+    assert sites("f").with_suffix(".record").exists()
