@@ -4,7 +4,7 @@ Parts of the client's model keep their names; the memory of methods has the pref
 `memory.`, for example `memory.averaged_features.rows` of FedCA.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,11 @@ def write_private(
     facts: PrivateFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a client's state, readable by the user only; `aggregate` refuses it."""
+    """Write a client's state, readable by the user only; `aggregate` refuses it.
+
+    The provenance knows the fingerprint of the secret.
+    """
+    facts = replace(facts, secret=provenance.secret)
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
     return write(path, everything, provenance.header("private", facts), OWNER)

@@ -22,20 +22,28 @@ REMEDY = (
 
 
 def check_secret(secret: Path, outputs: Iterable[Path]) -> None:
-    """Raise if an earlier run drew one of the outputs by another secret."""
+    """Raise if an earlier run drew one of the outputs by another secret.
+
+    A missing secret is no error: complete outputs need no draws.
+    """
+    if not secret.exists():
+        return
+    found = fingerprint_of(secret)
     for kept, expected in _recorded(outputs):
-        if secret.exists() and (found := fingerprint_of(secret)) != expected:
+        if found != expected:
             _refuse(secret, found, kept, expected, REMEDY)
 
 
 def open_secret(secret: Path, outputs: Iterable[Path]) -> None:
-    """Write a missing secret, unless an earlier run used a secret that is lost."""
-    for kept, expected in _recorded(outputs):
-        if not secret.exists():
-            raise InputError(
-                f"{secret}: no such file; {kept} is by the secret {expected}; {REMEDY}"
-            )
+    """Write a missing secret; raise if an earlier run used another or a lost secret."""
+    recorded = _recorded(outputs)
+    if recorded and not secret.exists():
+        kept, expected = recorded[0]
+        raise InputError(
+            f"{secret}: no such file; {kept} has the fingerprint {expected}; {REMEDY}"
+        )
     site_secret(secret)
+    check_secret(secret, outputs)
 
 
 def is_secret_of(rows: Path, content: str, secret: Path) -> bool:

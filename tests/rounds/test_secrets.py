@@ -158,6 +158,8 @@ def test_a_repeated_command_with_another_secret_is_refused(site, run, refused):
     refused(site, 65, [secret, site / "u.record", "--force"], *train(site, "plain"))
     (site / "u.safetensors").unlink()
     refused(site, 65, [secret, site / "u.record"], *train(site, "plain"))
+    dry = (*train(site, "plain"), "--dry-run")
+    refused(site, 65, [secret, site / "u.record"], *dry)
     for name in ("u.record", "f.record"):
         (site / name).unlink()
     refused(site, 65, [secret, kept], *train(site, "plain"))

@@ -31,7 +31,6 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         about = PrivateFacts(
             number, setup.round, parts_of(own), _first_words(memory),
             None if setup.partition else setup.images.fingerprint,
-            client.provenance.secret,
         )  # fmt: skip
         path = fill(options.private_out, number)
         content = write_private(path, own, memory, about, client.provenance)

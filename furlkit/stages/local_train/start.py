@@ -7,7 +7,7 @@ from typing import Any
 from furlkit import catalogue
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
-from furlkit.exchanges.usage import draws, secret_pattern
+from furlkit.exchanges.draws import check_draws, withheld_with_draws
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
@@ -20,8 +20,7 @@ from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
-from furlkit.inputs.publishing import is_site, withheld_by_site
-from furlkit.inputs.secrets import check_secret
+from furlkit.inputs.publishing import is_site
 from furlkit.inputs.sites import images_of, is_of_images, site_provenance
 from furlkit.models.description import Architecture, full_architecture
 from furlkit.stages.local_train.options import LocalTrainOptions
@@ -99,21 +98,12 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
     contents = contents_of(options.files, client, known)
     withheld = None
     if is_site(client, partition):
-        withheld = withheld_by_site("local-train", secret_of(start, client))
+        withheld = withheld_with_draws("local-train", options.values, client)
     return Provenance("local-train", resolved, options.seed, contents, withheld)
 
 
-def secret_of(start: Start, client: ClientId) -> Path | None:
-    """Path of a site's secret; None in a simulation, and without protected draws."""
-    values = start.options.values
-    if start.partition or not draws(values):
-        return None
-    pattern = secret_pattern(values, "--secret")
-    return fill(pattern, client) if pattern else None
-
-
 def drawn_files(start: Start, client: ClientId) -> list[Path]:
-    """Files of this command with draws by the secret, which --force replaces."""
+    """Files of an earlier run of this command; empty if --force replaces the files."""
     options = start.options
     if options.force:
         return []
@@ -130,8 +120,7 @@ def existing_result(
     path = fill(options.output, client)
     written = {each.file.role or each.flag: each for each in options.written}
     paths = [path, *(fill(each.path, client) for each in written.values())]
-    if secret := secret_of(start, client):
-        check_secret(secret, drawn_files(start, client))
+    check_draws(options.values, client, drawn_files(start, client))
     if options.force or not all(each.exists() for each in paths):
         return None
     how = provenance or provenance_of(start, client, {})
