@@ -3,7 +3,7 @@
 A repeated or resumed command must draw by the secret of the earlier run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from furlkit.exchanges.usage import Values, draws, secret_pattern
@@ -19,13 +19,13 @@ def withheld_with_draws(command: str, values: Values, client: ClientId) -> Withh
     return withheld_by_site(command, _secret(values, client))
 
 
-def check_draws(values: Values, client: ClientId, outputs: Iterable[Path]) -> None:
+def check_draws(values: Values, client: ClientId, outputs: Sequence[Path]) -> None:
     """Raise if an earlier run drew one of the outputs by another secret."""
     if secret := _secret(values, client):
         check_secret(secret, outputs)
 
 
-def begin_draws(values: Values, client: ClientId, outputs: Iterable[Path]) -> None:
+def begin_draws(values: Values, client: ClientId, outputs: Sequence[Path]) -> None:
     """Write a missing secret before the training, because later files name the secret."""
     if secret := _secret(values, client):
         open_secret(secret, outputs)

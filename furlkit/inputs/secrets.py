@@ -4,7 +4,7 @@ Another secret would draw other rows or noise for the same images: two files of 
 reveal more than one. The fingerprint of the secret is in files that stay at the site.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ REMEDY = (
 )
 
 
-def check_secret(secret: Path, outputs: Iterable[Path]) -> None:
+def check_secret(secret: Path, outputs: Sequence[Path]) -> None:
     """Raise if an earlier run drew one of the outputs by another secret.
 
     A missing secret is no error: complete outputs need no draws.
@@ -34,7 +34,7 @@ def check_secret(secret: Path, outputs: Iterable[Path]) -> None:
             _refuse(secret, found, kept, expected, REMEDY)
 
 
-def open_secret(secret: Path, outputs: Iterable[Path]) -> None:
+def open_secret(secret: Path, outputs: Sequence[Path]) -> None:
     """Write a missing secret; raise if an earlier run used another or a lost secret."""
     recorded = _recorded(outputs)
     if recorded and not secret.exists():
@@ -64,7 +64,7 @@ def is_secret_of(rows: Path, content: str, secret: Path) -> bool:
     return True
 
 
-def _recorded(outputs: Iterable[Path]) -> list[tuple[Path, str]]:
+def _recorded(outputs: Sequence[Path]) -> list[tuple[Path, str]]:
     """Files beside the outputs that name a secret, and the fingerprint."""
     files = [path for output in outputs for path in (output, record_of(output))]
     pairs = [(path, _fingerprint_in(path)) for path in files if path.exists()]
