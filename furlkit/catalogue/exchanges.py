@@ -61,7 +61,8 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                help="Secret of the site, 32 random bytes that never leave the site: the "
                     "choice of the shared images, the mixtures and the noise come from the "
                     "secret, not from --seed, which others may guess. A missing file is "
-                    "created; may contain {client}. Needs --features-out or "
+                    "created; another secret than in files of an earlier run of the "
+                    "command is refused. May contain {client}. Needs --features-out or "
                     "--correlations-noise.",
                usual="without a PARTITION CLIENT.secret beside --private-out, otherwise "
                      "--seed",

@@ -233,7 +233,8 @@ ANONYMOUS = Option("anonymous", Flag(negative="named"),
     help="Leave out names of sites, hashes of uploads, shares and numbers of images; the "
          "whole header goes to a record. The size of a dictionary still tells the number of "
          "images of sites with fewer images than rows. --named publishes the whole header.",
-    usual="--anonymous if a client has a name or with --record, otherwise --named",
+    usual="--anonymous if a client is a site, without a PARTITION, or with --record; "
+          "otherwise --named",
     newer=True)
 RECORD = Option("record", File("record", direction="kept"), metavar="FILE",
     help="Record of an anonymous output: the whole header, for replay, ledger and report. "

@@ -89,9 +89,9 @@ COMMAND = command("aggregate",
     same run of aggregate, the next --parent; any other combination is refused. The first
     round has no --state. The memory stays at the server.
 
-    An output for sites (clients with a name) leaves out names, hashes of uploads, shares
-    and numbers of images, of single sites and in total; rows of a dictionary are in an
-    order that depends on the rows alone, without owners. Exception: a site with fewer
+    An output for sites (clients that trained without a PARTITION) leaves out names,
+    hashes of uploads, shares and numbers of images, of single sites and in total; rows of
+    a dictionary are in an order that depends on the rows alone, without owners. Exception: a site with fewer
     images than rows sends a row for each image, and the size of the dictionary then tells
     the number of images; a warning names the site. The header has the parent, the
     round, the run and a hash. The whole header goes to --record, which stays at the

@@ -64,13 +64,15 @@ COMMAND = command("embed",
         Option("noise", Number(low=0, high=100), 0.0,
                "Standard deviation of Gaussian noise on every number of the rows, which "
                "are scaled to length 1 before and after; similarities are cosines of the "
-               "noisy rows. The noise comes from --secret; models of numbered clients, in a "
-               "simulation, need no secret, and noise by the seed hides nothing.",
+               "noisy rows. The noise comes from --secret; models of a simulation, with "
+               "clients of a PARTITION, need no secret, and noise by the seed hides "
+               "nothing.",
                newer=True),
         Option("secret", File("key", direction=CACHE), metavar="FILE",
                help="Secret of the site, as of local-train --secret: the noise comes from "
-                    "the secret. A missing file is created.",
-               usual="the seed of the model, for numbered clients",
+                    "the secret. A missing file is created; another secret than the "
+                    "existing output's is refused.",
+               usual="the seed of the model, for clients of a PARTITION",
                needs="noise", recorded=False),
     ),
     RUNNING,

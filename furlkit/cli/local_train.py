@@ -42,9 +42,9 @@ def _exchange_parts() -> list[Part]:
 
 COMMAND = command("local-train",
     "Train clients from the global model on the clients' images.",
-    """A PARTITION divides a dataset among simulated clients. Without a PARTITION the client
-    is a site that holds every image of --data; --tell limits the facts about the images
-    that the server learns. The header of a site's file has neither the seed nor hashes of
+    """A PARTITION divides a dataset among simulated clients. Without a PARTITION the
+    client, a name or a number, is a site that holds every image of --data; --tell limits
+    the facts about the images that the server learns. The header of a site's file has neither the seed nor hashes of
     private files; a .record beside the file has the whole header, for replay, and stays
     at the site. After an interruption, the same command resumes and ends with
     the same bytes. A .log.jsonl beside the output records loss, throughput and a collapse

@@ -48,7 +48,6 @@ from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features, write_features
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
-from furlkit.inputs.publishing import is_site
 from furlkit.models.architecture import Net
 from furlkit.models.description import z_width
 from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
@@ -158,7 +157,9 @@ class Dictionary(Exchange):
             return None
         if not self._sharing.leave_own_out:
             return dictionary.rows
-        if dictionary.facts.owners is not None or not is_site(client.number):
+        if dictionary.facts.owners is not None or not self._setup.is_site(
+            client.number
+        ):
             return rows_of_others(dictionary, client.number)
         return rows_without(dictionary, client)
 
@@ -202,7 +203,7 @@ class Dictionary(Exchange):
         path, places = fill(pattern, client.number), np.arange(len(shared))
         content = write_features(path, shared, places, facts, client.provenance)
         trained.results["features"] = content
-        kept = {SHARED: shared} if is_site(client.number) else {}
+        kept = {SHARED: shared} if setup.is_site(client.number) else {}
         return kept | ({ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {})
 
     def _with_noise(self, rows: np.ndarray, client: Client) -> np.ndarray:

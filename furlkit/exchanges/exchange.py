@@ -36,6 +36,7 @@ from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.secret import origin_of_draws, site_secret
 from furlkit.inputs.paths import fill
+from furlkit.inputs.publishing import is_site
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Net
 from furlkit.models.description import Architecture
@@ -74,6 +75,10 @@ class Setup:
     def index_of(self, client: ClientId) -> np.ndarray:
         """Positions of a client's images in the dataset."""
         return images_of(client, self.partition, self.images)
+
+    def is_site(self, client: ClientId) -> bool:
+        """Return whether a client is a site, with protected headers and draws."""
+        return is_site(client, self.partition)
 
     def plain_view(self, channels_last: bool = False) -> Any:
         """The view of images without augmentation."""

@@ -6,7 +6,7 @@ from functools import partial
 from furlkit import catalogue
 from furlkit.aggregators.dictionary import rows_to_share
 from furlkit.errors import UsageError
-from furlkit.exchanges.usage import Values, active_terms, secret_pattern
+from furlkit.exchanges.usage import Values, active_terms, draws, secret_pattern
 from furlkit.inputs.settings import fill
 
 # Reasons why a flag needs an objective with an input.
@@ -84,7 +84,7 @@ def check(values: Values) -> None:
     """Raise for options that contradict the objective or further options."""
     sharing = sharing_of(values)
     _check_objective(sharing, values)
-    if sharing.secret and not (sharing.features_out or values["correlations_noise"]):
+    if sharing.secret and not draws(values):
         raise UsageError(
             "--secret: the command draws nothing by the secret; give --features-out, or "
             "--correlations-noise"

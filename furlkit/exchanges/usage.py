@@ -34,6 +34,11 @@ def is_asked_for(exchange: str, values: Values) -> bool:
     return any(exchange in names for names in asked)
 
 
+def draws(values: Values) -> bool:
+    """Return whether draws protect a file that the client shares."""
+    return bool(values["features_out"] or values["correlations_noise"])
+
+
 def secret_pattern(values: Values, flag: str) -> str | None:
     """Path of the secret for the draws of `flag`, with {client}.
 

@@ -29,6 +29,11 @@ class Provenance:
     inputs: dict[str, str] = field(default_factory=dict)
     withheld: Withheld | None = None
 
+    @property
+    def secret(self) -> str | None:
+        """Fingerprint of the site's secret, for files that stay at the site."""
+        return self.withheld.secret if self.withheld else None
+
     def published(self, kind: str) -> Withheld | None:
         """Entries that a file of this kind leaves out; None if the file stays."""
         return None if kind_of(kind).stays else self.withheld

@@ -18,6 +18,7 @@ from furlkit.files.facts import Provenance, open_facts
 # shows if the masks cancel.
 WEIGHT, ZEROS = "masked.weight", "masked.zeros"
 ZERO_WORDS = 4
+SITE = "site"  # Fact of a site's upload; see `inputs.publishing`.
 _TYPES = {dtype.name for dtype in DTYPES.values()}
 
 
@@ -27,7 +28,8 @@ class MaskedFacts:
 
     `clients`: sites of the sum; `roster`: hash of the sites' public keys. `weights`:
     uniform or examples. `bits`: binary digits behind the point. `types`: type of each
-    tensor of the model. `parts` and `statistics`: see CheckpointFacts.
+    tensor of the model. `parts` and `statistics`: see CheckpointFacts. `site`: true for a
+    site's upload, which names no partition; recorded only if true.
     """
 
     client: ClientId
@@ -41,6 +43,7 @@ class MaskedFacts:
     types: dict[str, Any]
     parts: list[str] | None = None
     statistics: bool = True
+    site: bool | None = None
 
 
 def write_masked(

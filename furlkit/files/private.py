@@ -4,7 +4,7 @@ Parts of the client's model keep their names; the memory of methods has the pref
 `memory.`, for example `memory.averaged_features.rows` of FedCA.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ class PrivateFacts:
     """Owner, round and content of a private file.
 
     `parts`: parts of the model. `memory`: names of the methods' tensors. `dataset`:
-    fingerprint of a site's images, which an index points into.
+    fingerprint of a site's images, which an index points into. `secret`: fingerprint of
+    the secret of the round's draws; None without draws, and in older files.
     """
 
     client: ClientId
@@ -35,18 +36,21 @@ class PrivateFacts:
     parts: list[str]
     memory: list[str]
     dataset: dict[str, Any] | None = None
+    secret: str | None = None
 
 
 @dataclass(frozen=True)
 class Private(Record[PrivateFacts]):
     """Private state of a client: tensors of the model, and memory of methods, by name.
 
-    `options`: options of the command that wrote the file.
+    `options`: options of the command that wrote the file. `partition`: content hash of
+    the clients' partition; None for a site's file.
     """
 
     tensors: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
     options: dict[str, Any] = field(default_factory=dict)
+    partition: str | None = None
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +66,11 @@ def write_private(
     facts: PrivateFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a client's state, readable by the user only; `aggregate` refuses it."""
+    """Write a client's state, readable by the user only; `aggregate` refuses it.
+
+    The provenance knows the fingerprint of the secret.
+    """
+    facts = replace(facts, secret=provenance.secret)
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
     return write(path, everything, provenance.header("private", facts), OWNER)
@@ -82,8 +90,11 @@ def read_private(path: Path, client: ClientId | None = None) -> Private:
         prefix, method = VERSION_1_MEMORY, "averaged_features."
     for name in [name for name in tensors if name.startswith(prefix)]:
         memory[method + name.removeprefix(prefix)] = tensors.pop(name)
-    options = opened.header.options
-    return Private(opened.path, facts, opened.content, tensors, memory, options)
+    header = opened.header
+    return Private(
+        opened.path, facts, opened.content, tensors, memory, header.options,
+        header.inputs.get("partition"),
+    )  # fmt: skip
 
 
 def _updated(facts: dict[str, Any]) -> dict[str, Any]:

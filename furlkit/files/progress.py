@@ -24,12 +24,14 @@ class ProgressFacts:
 
     `tensors` is a hash of names, types and shapes: an optimiser has a tensor for a
     parameter only after a step that moved the parameter, and readers cannot know which.
+    `secret`: fingerprint of the secret for draws of the site.
     """
 
     key: str
     step: int
     values: dict[str, Any]
     tensors: str
+    secret: str | None = None
 
 
 class Progress(NamedTuple):
@@ -53,7 +55,7 @@ class ProgressFile:
         provenance: Provenance,
         versions: Mapping[str, str] = MappingProxyType({}),
     ):
-        self.path = output.with_name(output.name + ".progress")
+        self.path = progress_of(output)
         self._provenance, self._output = provenance, output
         self._versions = dict(versions)
 
@@ -66,8 +68,9 @@ class ProgressFile:
 
     def save(self, step: int, tensors: Tensors, values: dict[str, Any]) -> None:
         """Replace the saved state, which may contain the client's private state."""
-        facts = ProgressFacts(self._key, step, values, _table_hash(tensors))
-        write(self.path, tensors, self._provenance.header("progress", facts), OWNER)
+        how = self._provenance
+        facts = ProgressFacts(self._key, step, values, _table_hash(tensors), how.secret)
+        write(self.path, tensors, how.header("progress", facts), OWNER)
 
     def load(self) -> tuple[Progress | None, str | None]:
         """Return the saved state; or None, and why an existing file is not used."""
@@ -89,6 +92,11 @@ class ProgressFile:
     def discard(self) -> None:
         """Delete the file at the end of the work."""
         self.path.unlink(missing_ok=True)
+
+
+def progress_of(output: Path) -> Path:
+    """Path of the progress file of an output."""
+    return output.with_name(output.name + ".progress")
 
 
 def _table_hash(tensors: Mapping[str, np.ndarray]) -> str:

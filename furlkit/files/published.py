@@ -26,7 +26,8 @@ class Withheld:
     """Entries that a published header leaves out, and the path of the record.
 
     `shown`: roles of the inputs that remain. `facts` has names by kind of file. Without a
-    `record` the record is beside the file.
+    `record` the record is beside the file. `secret`: fingerprint of the site's secret,
+    for the record only.
     """
 
     shown: frozenset[str] = frozenset()
@@ -34,6 +35,7 @@ class Withheld:
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     seed: bool = False
     record: Path | None = None
+    secret: str | None = None
 
     def reduce(self, header: Header) -> PublishedHeader:
         """Return the header to publish, which refers to the whole header."""
@@ -43,7 +45,7 @@ class Withheld:
             header.kind, header.stage,
             {**_without(header.options, self.options), RECORD: KEPT},
             None if self.seed else header.seed,
-            inputs, facts, full=header, record=self.record,
+            inputs, facts, full=header, record=self.record, secret=self.secret,
         )  # fmt: skip
 
     def full_header(self, path: Path, header: Header) -> Header:

@@ -8,6 +8,7 @@ simulations.
 import os
 import stat
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from furlkit.errors import DiskError, InputError
@@ -17,6 +18,9 @@ from furlkit.files.opening import read_bytes
 LENGTH = 32
 # Entry of the recorded options of files whose draws come from a secret.
 DRAWN_BY, SECRET = "drawn-by", "secret"
+# Fact of the site's files, and the beginning of the hash.
+FINGERPRINT = "secret"
+_PURPOSE = b"furlkit: fingerprint of the secret of a site\n"
 # Value of the entry for draws of the operating system, which no file records.
 SYSTEM = "operating system"
 
@@ -36,6 +40,16 @@ def read_secret(path: Path) -> int:
             "600, and take a new secret if others have read the file"
         )
     return int.from_bytes(content, "big")
+
+
+def fingerprint_of(path: Path) -> str:
+    """Return 16 digits that identify a secret, for files that stay at the site.
+
+    A secret has 256 random bits: nobody can try all secrets, so the hash reveals no bit
+    of the secret. The hash does not leave the site, because it would connect files.
+    """
+    secret = read_secret(path).to_bytes(LENGTH, "big")
+    return sha256(_PURPOSE + secret).hexdigest()[:16]
 
 
 def origin_of_draws(run: str | None, parent: str | None) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from os.path import dirname, realpath
 from pathlib import Path
@@ -27,6 +28,7 @@ from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.members import Admission, admission_of, weights_of
 from furlkit.inputs.parent import EarlierUpload, check_parent, check_round
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.publishing import is_anonymous
 from furlkit.inputs.uploads import (
     OpenedUpload,
     Sent,
@@ -65,7 +67,10 @@ class Kind(NamedTuple, Generic[S, U]):
 def open_uploads(
     values: Mapping[str, Any], kind: Kind[S, U]
 ) -> tuple[UploadOptions, list[U]]:
-    """Read and check the uploads of a command, separately and then together."""
+    """Read and check the uploads of a command, separately and then together.
+
+    The uploads decide whether the result names clients, unless an option decides.
+    """
     options = options_of(values)
     admission = admission_of(options)
     reader = _Reader(options, _parent(options), admission, kind)
@@ -102,7 +107,9 @@ def open_uploads(
     counted = [taken[client.path] for client in clients]
     name_copies(counted)
     name_differences(counted)
-    return options, clients
+    headers = (each.file.header for each in counted)
+    anonymous = is_anonymous(options.anonymous, options.record, headers)
+    return replace(options, anonymous=anonymous), clients
 
 
 class _Reader(NamedTuple, Generic[S, U]):

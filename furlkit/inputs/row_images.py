@@ -17,6 +17,7 @@ from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.secret import DRAWN_BY, SECRET, origin_of_draws, read_secret
 from furlkit.inputs.matching import check_dataset
+from furlkit.inputs.secrets import is_secret_of
 from furlkit.models.description import z_width
 from furlkit.randomness import numpy_generator
 
@@ -26,8 +27,8 @@ class RowImages:
     """Rows with positions of their images, and positions of images of other clients.
 
     `others` is empty without a partition. `partition`: content hash by role. `noise`:
-    sigma of the rows, by the header. `by_secret`: a secret chose the images, and no file
-    confirms the secret.
+    sigma of the rows, by the header. `by_secret`: a secret chose the images; `confirmed`:
+    the record beside the rows has the fingerprint of the secret.
     """
 
     rows: Features
@@ -36,6 +37,7 @@ class RowImages:
     partition: dict[str, str]
     noise: float = 0.0
     by_secret: bool = False
+    confirmed: bool = False
 
 
 def open_row_images(
@@ -57,8 +59,11 @@ def open_row_images(
     seen = np.union1d(own, index)
     rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    by_secret = secret is not None and not rows.facts.dataset
-    return RowImages(rows, index, rest, contents, noise_of(header), by_secret)
+    found = RowImages(rows, index, rest, contents, noise_of(header))
+    if secret is None or rows.facts.dataset:
+        return found
+    confirmed = is_secret_of(path, rows.content, secret)
+    return replace(found, by_secret=True, confirmed=confirmed)
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:

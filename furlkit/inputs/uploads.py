@@ -17,12 +17,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.opening import same_bytes
 from furlkit.inputs.declared import by_role
-from furlkit.inputs.publishing import (
-    ANONYMOUS,
-    OF_SITES,
-    is_anonymous,
-    withheld_by_server,
-)
+from furlkit.inputs.publishing import ANONYMOUS, OF_SITES, withheld_by_server
 from furlkit.inputs.settings import fill
 
 TRAIN_AGAIN = "train that client again from the current global model"
@@ -39,7 +34,8 @@ class UploadOptions:
     `inputs`: files and folders. `parent`: global model at the start of the round.
     `state`: memory of the rule after the previous round. `wait`: how long to wait for
     `expect` uploads in the folders. `members` and `signers`: lists of accepted clients.
-    `anonymous`: publish without names of sites, with a `record`; None depends on clients.
+    `anonymous`: publish without names of sites, with a `record`; None until the uploads
+    are open, if they decide.
     """
 
     inputs: tuple[Path, ...]
@@ -118,7 +114,7 @@ def options_of(values: Mapping[str, Any]) -> UploadOptions:
     """Sort flat values into the options of aggregate."""
     settings, rest = divided(values, rules()[values["rule"]].options)
     words = recorded("aggregate", values)
-    words.pop(ANONYMOUS, None)  # Depends on the clients; see `provenance_of`.
+    words.pop(ANONYMOUS, None)  # Depends on the clients; see `open_uploads`.
     known = {"settings": settings, "recorded": words}
     return fill(UploadOptions, {**rest, **known})
 
@@ -192,21 +188,15 @@ def provenance_of(
     """Provenance of the result; `resolved`: options decided by the inputs."""
     contents = by_role("aggregate", inputs={c.facts.client: c for c in clients})
     words = {**options.recorded, **resolved}
-    if not hides_names(options, clients):
+    if not options.anonymous:
         return Provenance("aggregate", words, None, contents)
     withheld = withheld_by_server("aggregate", options.record, OF_SITES)
     return Provenance("aggregate", {**words, ANONYMOUS: True}, None, contents, withheld)
 
 
-def hides_names(options: UploadOptions, clients: Sequence[Upload]) -> bool:
-    """Return whether the result names no client."""
-    names = [client.facts.client for client in clients]
-    return is_anonymous(options.anonymous, options.record, names)
-
-
 def shown_ids(options: UploadOptions, clients: Sequence[Upload]) -> list[ClientId]:
     """Clients as the result names them: numbers without a meaning if anonymous."""
-    if hides_names(options, clients):
+    if options.anonymous:
         return [*range(len(clients))]
     return [client.facts.client or 0 for client in clients]
 

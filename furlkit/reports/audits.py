@@ -44,9 +44,15 @@ def describe_audit(document: dict[str, Any]) -> str:
     parts += filter(None, [describe_amounts(document.get("n"))])
     rows = document.get("rows")
     if isinstance(rows, dict) and rows.get("drawn_by") == SECRET:
-        parts.append("the secret is not checked: a wrong secret gives a low number")
+        parts.append(_describe_secret(rows.get("secret_confirmed") is True))
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
+
+
+def _describe_secret(confirmed: bool) -> str:
+    if confirmed:
+        return "the record of the rows confirms the secret"
+    return "the secret is not checked: a wrong secret gives a low number"
 
 
 def describe_amounts(n: Any) -> str:

@@ -1,6 +1,7 @@
 """mask and aggregate --rule masked-sum: the server sees nothing but the sum."""
 
 import json
+import re
 import shutil
 import stat
 from dataclasses import replace
@@ -291,6 +292,28 @@ def test_the_header_says_nothing_about_the_site(sites, run):
     assert "137" not in json.dumps(
         {**header.facts, "roster": "", "run": "", "parent": ""}
     )
+
+
+def test_the_sum_names_no_site_with_a_number(sites, run):
+    """A masked upload tells that the number is of a site, not of a simulation."""
+    some = sites()
+    some.names, headers = [90417, 60352, 81264], {}
+    for partition in (None, "b" * 64):
+        for k, number in enumerate(some.names):
+            some.upload(number, np.random.default_rng(k), partition=partition)
+            assert some.key(number, "--renew").code == 0
+            for used in some.world.folder.glob("*.used"):
+                used.unlink()
+        some.mask()
+        assert run(*some.sum_words(), "--force").code == 0
+        headers[partition] = Container(some.world.output).header
+        told = Container(some.masked[0]).header.facts
+        assert told.get("site") is (True if partition is None else None)
+    site, simulated = headers.values()
+    text = site.to_json()
+    names = [rf"(?<![0-9a-f]){number}(?![0-9a-f])" for number in some.names]
+    assert not any(re.search(name, text) for name in names)
+    assert "client 60352" in simulated.inputs and "anonymous" not in simulated.options
 
 
 def test_inspect_knows_the_files(sites, run, refused):

@@ -56,10 +56,12 @@ class PublishedHeader(Header):
     """Header without entries that stay with the writer of the file.
 
     `full` is the whole header, for the file `record`; None is a file beside the output.
+    The record also has the fingerprint of the site's `secret`, if known.
     """
 
     full: Header
     record: Path | None = None
+    secret: str | None = None
 
 
 def canonical(value: Any) -> str:

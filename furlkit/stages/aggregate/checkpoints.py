@@ -34,12 +34,7 @@ from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.uploads import (
-    UploadOptions,
-    check_enough,
-    hides_names,
-    provenance_of,
-)
+from furlkit.inputs.uploads import UploadOptions, check_enough, provenance_of
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
@@ -255,8 +250,7 @@ def _write_state(
         _, pieces = job.apply(uploads, uploads.state)
         tensors = _checked(options, uploads, job.held, pieces)
         header = provenance.header("server", about)
-        hidden = hides_names(options, job.clients)
-        return write(path, tensors, header, OWNER if hidden else EVERYBODY)
+        return write(path, tensors, header, OWNER if options.anonymous else EVERYBODY)
 
 
 def _line(options: UploadOptions, job: "_Job", facts: CheckpointFacts) -> str:

@@ -20,7 +20,6 @@ from furlkit.inputs.uploads import (
     Sent,
     check_same,
     check_same_facts,
-    hides_names,
     provenance_of,
 )
 from furlkit.reports.text import counted
@@ -38,7 +37,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     partitions = [client.partition for client in clients]
     most, option = limit_of(options.settings["max_share"], partitions)
     name_repeats(clients)
-    if hides_names(options, clients):
+    if options.anonymous:
         _name_small(clients)
     clients = _distinct(clients, options.settings["distinct"])
     given = [client.rows for client in clients]
@@ -49,7 +48,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         _name_dominant(clients, [len(each) for each in kept])
     kept = _without(kept, clients, made_for)
     rows = np.concatenate(kept)
-    if hides_names(options, clients):
+    if options.anonymous:
         rows = mixed_order(rows)
         _name_revealing(made_for)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]

@@ -25,7 +25,6 @@ from furlkit.inputs.uploads import (
     Upload,
     check_same,
     check_same_facts,
-    hides_names,
     provenance_of,
 )
 from furlkit.reports.text import counted
@@ -48,9 +47,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data = {"round": first.round, "clients": count, **combined.data}
     if options.dry_run:
         return line, data
-    anonymous = hides_names(options, clients)
     facts = replace(first, client=None, **combined.facts)
-    if anonymous and getattr(facts, "owners", None):
+    if options.anonymous and getattr(facts, "owners", None):
         owners = [[k, *rest] for k, (_, *rest) in enumerate(facts.owners)]
         facts = replace(facts, owners=owners)
     provenance = provenance_of(options, clients)
@@ -58,7 +56,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return made
     kind = kind_of(rule.writes)
     write = load(f"{kind.module}:write_result")
-    withheld = kind.withheld if anonymous else ()
+    withheld = kind.withheld if options.anonymous else ()
     tensors = {k: v for k, v in combined.make().items() if k not in withheld}
     about = (tensors, facts, provenance)
     data["content"] = write(options.output, rule.writes, *about)

@@ -25,12 +25,7 @@ from furlkit.files.similarity import (
 )
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
-from furlkit.inputs.uploads import (
-    Sent,
-    hides_names,
-    provenance_of,
-    shown_ids,
-)
+from furlkit.inputs.uploads import Sent, provenance_of, shown_ids
 from furlkit.stages.aggregate.claims import name_repeats
 from furlkit.stages.aggregate.images import Upload, check_together, check_upload
 from furlkit.stages.aggregate.shared import open_upload, read_upload
@@ -41,7 +36,7 @@ SAMPLE, TINY = 256, 1e-300
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check for equal images in equal order, then combine the uploads."""
     options, clients = open_uploads(values, KIND)
-    if hides_names(options, clients):  # The order of the names would tell the owners.
+    if options.anonymous:  # The order of the names would tell the owners.
         clients.sort(key=lambda client: client.content)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(

@@ -117,8 +117,10 @@ def describe_rows(found: RowImages) -> dict[str, Any]:
     """Client, round and kind of the attacked rows."""
     facts = found.rows.facts
     drawn_by = {"drawn_by": SECRET} if found.by_secret else {}
+    confirmed = {"secret_confirmed": True} if found.confirmed else {}
     return {
         **drawn_by,
+        **confirmed,
         "client": facts.client,
         "round": facts.round,
         "share_rows": facts.share_rows or "averaged",

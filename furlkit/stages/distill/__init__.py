@@ -5,7 +5,6 @@ from typing import Any
 from furlkit import catalogue
 from furlkit.catalogue import TEACHERS, divided, recorded
 from furlkit.errors import UsageError
-from furlkit.files.clients import client_of
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.published import Withheld
@@ -64,22 +63,18 @@ def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:
     plugin = encoder_plugin(lesson.model)
     resolved = {**options.resolved, **plugin, **lesson.resolved}
     contents = {**lesson.contents, **by_role("distill", model=lesson.model)}
-    withheld = _withheld(options, lesson, contents)
+    withheld = _withheld(options, lesson)
     if withheld and not withheld.seed:
         resolved[ANONYMOUS] = True
     return Provenance("distill", resolved, options.seed, contents, withheld)
 
 
-def _withheld(
-    options: DistillOptions, lesson: Lesson, contents: dict[str, str]
-) -> Withheld | None:
+def _withheld(options: DistillOptions, lesson: Lesson) -> Withheld | None:
     """Entries that the header leaves out, of a site's model or of the server's model."""
-    roles = [role.partition(" ") for role in contents]
-    teachers = [client_of(name) for role, _, name in roles if role == "client"]
-    anonymous = is_anonymous(options.anonymous, options.record, teachers)
-    if is_site(lesson.facts.client):
+    anonymous = is_anonymous(options.anonymous, options.record, lesson.teachers)
+    if is_site(lesson.facts.client, lesson.facts.partition):
         _check_unused(options, lesson)
-        return withheld_by_site("distill", lesson.facts.client)
+        return withheld_by_site("distill")
     return withheld_by_server("distill", options.record, {}) if anonymous else None
 
 
@@ -89,7 +84,7 @@ def _check_unused(options: DistillOptions, lesson: Lesson) -> None:
     given = f"--record {options.record}" if options.record else chosen
     if given:
         raise UsageError(
-            f"{given} does not apply: {options.model} is the model of "
+            f"{given} does not apply: {options.model} is the model of site "
             f"{lesson.facts.client}, and the whole header of a site's model always goes to "
             "OUTPUT.record"
         )

@@ -13,6 +13,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.files.container.header import Header
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.settings import Computing
 from furlkit.models.description import architecture_of
@@ -53,9 +54,9 @@ class Lesson:
     `index`: images to learn from. `words`: description for people. `resolved`: options
     decided by the inputs. `contents`: content hashes of the inputs besides START, by
     role. `learner`: returns an object that trains a net on images, and a function to
-    call before the first step. `labels`: the learner sees labels. `pairs`: the
-    learner's z has two views of every image. `finish`: converts the tensors of the net
-    to the tensors of the file.
+    call before the first step. `teachers`: headers of the clients' models that teach.
+    `labels`: the learner sees labels. `pairs`: the learner's z has two views of every
+    image. `finish`: converts the tensors of the net to the tensors of the file.
     """
 
     model: Checkpoint
@@ -66,6 +67,7 @@ class Lesson:
     learner: Make
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
+    teachers: tuple[Header, ...] = ()
     labels: bool = False
     pairs: bool = False
     finish: Callable[[Tensors], Tensors] = dict

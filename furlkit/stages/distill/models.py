@@ -42,6 +42,7 @@ def lesson(options: DistillOptions) -> Lesson:
         f"{len(index):,} public images",
         learner=later("taught", options, teachers=teachers, **settings),
         contents={**contents, **roles},
+        teachers=tuple(teacher.header for teacher in teachers),
         pairs=True,
     )
 

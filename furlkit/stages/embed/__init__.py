@@ -10,7 +10,9 @@ from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts
+from furlkit.files.partition import PUBLIC
 from furlkit.files.private import Private, read_private
+from furlkit.files.published import Withheld
 from furlkit.files.secret import DRAWN_BY, SECRET
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
@@ -18,7 +20,8 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.publishing import withheld_by_site
+from furlkit.inputs.publishing import is_of_site, is_site, withheld_by_site
+from furlkit.inputs.secrets import check_secret, open_secret
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.description import ClassHead
 
@@ -72,11 +75,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     resolved = {**options.resolved, **encoder_plugin(model), **resolved}
     if options.noise and options.secret:
         resolved[DRAWN_BY] = SECRET
-    withheld = withheld_by_site("embed", facts.client)
-    provenance = Provenance("embed", resolved, None, contents, withheld)
+    site = _is_of_site(model, private)
+    provenance = Provenance("embed", resolved, None, contents, _withheld(options, site))
     written = "similarity" if options.similarity else "features"
     if made := existing_result(options, written, provenance, facts):
         return made
+    if site and not options.dry_run:
+        provenance = _with_secret(options, provenance)
     from furlkit.stages.embed import work  # Imports torch.
 
     net = work.open_net(options, model, private)
@@ -101,14 +106,38 @@ def _check_usage(options: EmbedOptions) -> None:
 
 
 def _check_secret(options: EmbedOptions, model: Checkpoint) -> None:
-    """Noise needs a secret except for numbered clients: the seed is in headers."""
-    client = model.facts.client
-    if options.noise and not options.secret and not isinstance(client, int):
+    """Noise needs a secret except for clients of a partition: the seed is in headers."""
+    client, site = model.facts.client, is_of_site(model.header)
+    if options.noise and not options.secret and (site or client in (None, PUBLIC)):
         whose = "names no client" if client is None else f"is of site {client}"
         raise UsageError(
             f"--noise {options.noise:g}: {model.path} {whose}, and noise by the seed "
             "hides nothing; give --secret FILE, which stays at the site"
         )
+
+
+def _withheld(options: EmbedOptions, site: bool) -> Withheld | None:
+    """Entries for the site only; raise if another secret drew the noise of the output."""
+    if not site:
+        return None
+    secret = options.secret if options.noise else None
+    if secret and not options.force:
+        check_secret(secret, [options.output])
+    return withheld_by_site("embed", secret)
+
+
+def _with_secret(options: EmbedOptions, provenance: Provenance) -> Provenance:
+    """Provenance with the secret of the noise; a missing secret is written first."""
+    if options.noise and options.secret:
+        open_secret(options.secret, [] if options.force else [options.output])
+    return replace(provenance, withheld=_withheld(options, site=True))
+
+
+def _is_of_site(model: Checkpoint, private: Private | None) -> bool:
+    """Return whether the model, or the private file for a global model, is a site's."""
+    if private:
+        return is_site(private.facts.client, private.partition)
+    return is_of_site(model.header)
 
 
 def _head(model: Checkpoint, layer: str) -> ClassHead | None:

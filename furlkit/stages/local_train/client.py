@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from furlkit import catalogue
+from furlkit.exchanges.draws import begin_draws, check_draws
 from furlkit.exchanges.exchange import Client
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
@@ -14,7 +15,7 @@ from furlkit.models.architecture import build
 from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.stages.local_train.inputs import Inputs
-from furlkit.stages.local_train.start import provenance_of
+from furlkit.stages.local_train.start import drawn_files, provenance_of
 from furlkit.training.loop import Purpose
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors, below, divide, parts_of
@@ -152,6 +153,8 @@ def _provenance(
     inputs: Inputs, number: ClientId, private: Private | None
 ) -> Provenance:
     known = {private.path: private.content} if private else {}
+    prepare = check_draws if inputs.options.dry_run else begin_draws
+    prepare(inputs.options.values, number, drawn_files(inputs.start, number))
     provenance = provenance_of(inputs.start, number, known)
     chosen = {k: v for e in inputs.active for k, v in e.contents().items()}
     return replace(provenance, inputs={**provenance.inputs, **chosen})

@@ -7,7 +7,6 @@ from furlkit.exchanges.exchange import Client, Trained
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.inputs.paths import fill
-from furlkit.inputs.publishing import is_site
 from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.inputs import Inputs
 from furlkit.stages.local_train.start import Result, result_of
@@ -38,7 +37,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         trained.results["private"] = content
     elif lost := ", ".join([*parts_of(kept), *_first_words(memory)]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
-    if "examples" not in options.tell or is_site(number):
+    if "examples" not in options.tell or setup.is_site(number):
         # The server publishes the largest count, which is of the largest site.
         upload = without_counts(upload, client.received)
     facts = CheckpointFacts(

@@ -7,11 +7,12 @@ from typing import Any
 from furlkit import catalogue
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
+from furlkit.exchanges.draws import check_draws, withheld_with_draws
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.progress import ProgressFile
+from furlkit.files.progress import ProgressFile, progress_of
 from furlkit.files.signatures import check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
@@ -19,7 +20,7 @@ from furlkit.inputs.existing import Output, already, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
-from furlkit.inputs.publishing import withheld_by_site
+from furlkit.inputs.publishing import is_site
 from furlkit.inputs.sites import images_of, is_of_images, site_provenance
 from furlkit.models.description import Architecture, full_architecture
 from furlkit.stages.local_train.options import LocalTrainOptions
@@ -95,8 +96,20 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
         if entry.record:
             catalogue.load(entry.record)(resolved, options.values, clients)
     contents = contents_of(options.files, client, known)
-    withheld = withheld_by_site("local-train", client)
+    withheld = None
+    if is_site(client, partition):
+        withheld = withheld_with_draws("local-train", options.values, client)
     return Provenance("local-train", resolved, options.seed, contents, withheld)
+
+
+def drawn_files(start: Start, client: ClientId) -> list[Path]:
+    """Files of an earlier run of this command; empty if --force replaces the files."""
+    options = start.options
+    if options.force:
+        return []
+    output = fill(options.output, client)
+    written = [fill(each.path, client) for each in options.written]
+    return [output, progress_of(output), *written]
 
 
 def existing_result(
@@ -107,6 +120,7 @@ def existing_result(
     path = fill(options.output, client)
     written = {each.file.role or each.flag: each for each in options.written}
     paths = [path, *(fill(each.path, client) for each in written.values())]
+    check_draws(options.values, client, drawn_files(start, client))
     if options.force or not all(each.exists() for each in paths):
         return None
     how = provenance or provenance_of(start, client, {})

@@ -27,6 +27,7 @@ from furlkit.files.masked import WEIGHT, ZERO_WORDS, ZEROS, MaskedFacts, write_m
 from furlkit.files.signatures import check_received
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.publishing import is_site
 from furlkit.inputs.settings import fill
 from furlkit.stages.mask.used import check_unused, note_use, used_of
 
@@ -161,7 +162,7 @@ def _facts(
         roster_of(run_, {name: key.key for name, key in keys.items()}),
         options.weights, BITS[options.weights],
         {name: array.dtype.name for name, array in upload.tensors.items()},
-        about.parts, about.statistics,
+        about.parts, about.statistics, is_site(client, about.partition) or None,
     )  # fmt: skip
 
 

@@ -30,8 +30,9 @@ def upload_files(tmp_path):
         content = write_checkpoint(tmp_path / "g", parent, facts, Provenance("init"))
         for k, tensors in enumerate(models):
             facts = CheckpointFacts(
-                role="client", round=1, client=k, examples=10, parent=content, **known
-            )
+                role="client", round=1, client=k, examples=10, parent=content,
+                partition="b" * 64, **known,
+            )  # fmt: skip
             made = Provenance("local-train")
             write_checkpoint(tmp_path / f"c{k}", tensors, facts, made)
 

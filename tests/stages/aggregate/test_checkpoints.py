@@ -44,6 +44,7 @@ def tensors(k: int) -> dict[str, np.ndarray]:
 
 def write(path: Path, k: int, model=None, **facts) -> Path:
     words = {"client": k, "examples": 10 + k, "parent": "a" * 64, "round": 3}
+    words["partition"] = "b" * 64
     known = {"role": "client", "architecture": {"encoder": "toy"}, "mean": [0.5]}
     provenance = Provenance("local-train", {}, 0)
     facts = CheckpointFacts(**{**known, "std": [0.5], **words, **facts})
@@ -129,8 +130,9 @@ def test_mean_of_a_tensor_of_many_pieces(tmp_path):
 def test_header_of_the_global_model(tmp_path, uploads):
     found = mean_of(uploads, tmp_path)
     assert found.facts == CheckpointFacts(
-        "global", 3, {"encoder": "toy"}, [0.5], [0.5], examples=46, parent="a" * 64
-    )
+        "global", 3, {"encoder": "toy"}, [0.5], [0.5], examples=46, parent="a" * 64,
+        partition="b" * 64,
+    )  # fmt: skip
     contents = [read_checkpoint(path).content for path in uploads]
     assert found.header.inputs == {f"client {k}": c for k, c in enumerate(contents)}
 

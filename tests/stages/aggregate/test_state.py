@@ -39,7 +39,7 @@ def server(tmp_path, monkeypatch):
         parent = open_checkpoint(tmp_path / f"g{number - 1}")[0].content
         facts = CheckpointFacts(
             role="client", round=number, client=client, examples=5, parent=parent,
-            **KNOWN,
+            partition="b" * 64, **KNOWN,
         )  # fmt: skip
         path = tmp_path / f"u{number}_{client}"
         write_checkpoint(path, values(*numbers), facts, Provenance("local-train"))
