@@ -1,9 +1,10 @@
 """Losses agree with solo-learn's and stable-pretraining's on random rows.
 
-    pip install --no-deps solo-learn stable-pretraining
+    pip install --no-deps --target libraries solo-learn stable-pretraining
+    PYTHONPATH=libraries python -m pytest tests/objectives/test_other_libraries.py
 
-solo-learn pins torch 1.9, and both packages import trainers at the top. So the tests
-import modules with equations alone, and need no dependency of the packages.
+solo-learn pins torch 1.9 and installs a package `tests`, so neither package belongs into
+the environment. The tests import modules with equations alone.
 """
 
 import importlib
@@ -35,7 +36,7 @@ def load(monkeypatch) -> Load:
         try:
             files = distribution(package)
         except PackageNotFoundError:
-            pytest.skip(f"needs pip install --no-deps {package}")
+            pytest.skip(f"needs {package}, see the top of this file")
         words = name.split(".")
         for length in range(1, len(words)):
             parent = ModuleType(".".join(words[:length]))
