@@ -263,26 +263,28 @@ def _extended(
 
 
 def check_release(output: Path, facts: CheckpointFacts) -> None:
-    """Refuse a second sum of a round in a folder: a header counts one sum per round."""
-    existing = _known_facts(output)
-    same = existing and (existing.role, existing.parent) == ("global", facts.parent)
-    if existing and same and (facts.privacy or existing.privacy):
-        noisy = "a noisy sum" if existing.privacy else "a model without noise"
-        raise UsageError(f"{output}: already has {noisy} of this round; {_COST}")
-    if not facts.privacy:
-        return
-    for path in _newest_beside(output):
-        known = _known_facts(path)
-        if known and known.privacy and known.parent == facts.parent:
-            raise UsageError(f"{path}: has a noisy sum of this round; {_COST}")
+    """Refuse a second sum of a round in a folder, if either sum is noisy.
+
+    A header counts one sum per round, and the exact mean beside a noisy sum reveals the
+    noise.
+    """
+    for path in (output, *_newest_beside(output)):
+        known = _sum_in(path)
+        if known is None or known.parent != facts.parent:
+            continue
+        if facts.privacy or known.privacy:
+            noisy = "a noisy sum" if known.privacy else "a model without noise"
+            raise InputError(f"{path}: already has {noisy} of this round; {_COST}")
 
 
-def _known_facts(path: Path) -> CheckpointFacts | None:
-    """Facts of a model, by header alone; None for any other file."""
+def _sum_in(path: Path) -> CheckpointFacts | None:
+    """Facts of a model of aggregate, by header alone; None for any other file."""
     try:
-        return open_checkpoint(path)[1] if path.is_file() else None
+        opened, facts = open_checkpoint(path) if path.is_file() else (None, None)
     except (FurlkitError, OSError):
         return None
+    made = opened is not None and opened.header.stage == "aggregate"
+    return facts if made else None
 
 
 def _newest_beside(output: Path) -> list[Path]:

@@ -80,7 +80,7 @@ def test_a_round_is_released_once(folder, private):
     assert "already there" in private().out
     for more in (("--force",), ("--noise", 2)):
         done = private(*more)
-        assert done.code == 2 and "second sum" in done.err and "out" in done.err
+        assert done.code == 65 and "second sum" in done.err and "out" in done.err
     assert (folder / "out").read_bytes() == raw
 
 
@@ -89,20 +89,34 @@ def test_no_other_sum_of_the_round_replaces_or_joins_a_noisy_sum(folder, private
     assert private("-o", first).code == 0
     raw = first.read_bytes()
     for rule in (("mean",), ("clip", "--clip", 2)):
-        done = run(*words(folder, *rule), "--force", "-o", first)
-        assert done.code == 2 and "noisy sum" in done.err and str(first) in done.err
+        for output in (first, folder / "second.safetensors"):
+            done = run(*words(folder, *rule), "--force", "-o", output)
+            assert done.code == 65 and "noisy sum" in done.err and str(first) in done.err
     done = private("-o", folder / "second.safetensors")
-    assert done.code == 2 and "noisy sum" in done.err and str(first) in done.err
+    assert done.code == 65 and "noisy sum" in done.err and str(first) in done.err
     assert first.read_bytes() == raw
     assert not (folder / "second.safetensors").exists()
-    # A model without noise in another file is no noisy sum.
-    assert run(*words(folder, "mean")).code == 0
 
 
-def test_noise_does_not_replace_an_exact_mean(folder, private, run):
-    assert run(*words(folder, "mean")).code == 0
+@pytest.mark.parametrize("name", ["out", "mean.safetensors"])
+def test_noise_does_not_replace_or_join_an_exact_mean(folder, private, run, name):
+    mean = folder / name
+    assert run(*words(folder, "mean"), "-o", mean).code == 0
     done = private()
-    assert done.code == 2 and "without noise" in done.err and "out" in done.err
+    assert done.code == 65 and "without noise" in done.err and str(mean) in done.err
+
+
+def test_sums_of_other_rounds_and_models_without_a_sum_join_a_noisy_sum(
+    folder, private, run
+):
+    assert private("-o", folder / "first.safetensors").code == 0
+    start = folder / "start.safetensors"
+    given = ("--data", "digits", "--client", "st-mary", "--epochs", 1)
+    assert run("init", "--data", "digits", "--width", 0.02, "-o", start).code == 0
+    upload = folder / "upload.safetensors"
+    assert run("local-train", start, *given, "-o", upload).code == 0
+    other = ("aggregate", upload, "--parent", start, "-o", folder / "mean.safetensors")
+    assert run(*other).code == 0
 
 
 FORGED = {"epsilon": 0.01, "delta": 1e-5, "history": []}
