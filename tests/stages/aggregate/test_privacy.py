@@ -91,7 +91,9 @@ def test_no_other_sum_of_the_round_replaces_or_joins_a_noisy_sum(folder, private
     for rule in (("mean",), ("clip", "--clip", 2)):
         for output in (first, folder / "second.safetensors"):
             done = run(*words(folder, *rule), "--force", "-o", output)
-            assert done.code == 65 and "noisy sum" in done.err and str(first) in done.err
+            assert (
+                done.code == 65 and "noisy sum" in done.err and str(first) in done.err
+            )
     done = private("-o", folder / "second.safetensors")
     assert done.code == 65 and "noisy sum" in done.err and str(first) in done.err
     assert first.read_bytes() == raw
