@@ -13,6 +13,7 @@ equal size. Any rows with counts can be clustered so: prototypes without classes
 P is the nearest centroid's, or, for clusters of equal size, the transport plan of
 Sinkhorn and Knopp with sum_i P_ik = 1 / K. The first centroid is the row with the largest
 count; each next one is the row that is farthest from those before. Nothing is drawn.
+The images of centroid k are sum_i P_ik of all images, in whole numbers.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ import numpy as np
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.aggregators.shared import Combined
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 
 MOST_IMAGES = 10**12  # For which a row may stand.
 ROUNDS = 100  # Of Sinkhorn and Knopp's scaling.
@@ -49,20 +50,31 @@ def check_upload(upload: Any) -> None:
 def combine(uploads: Sequence[Any], **options: Any) -> Combined:
     """Centroids of the rows of all clients, with counts; warn about large claims."""
     rows = np.concatenate([upload.rows for upload in uploads])
-    counts, K = [upload.counts for upload in uploads], options["centroids"]
-    if len(rows) < K:
-        raise UsageError(f"--centroids {K}: the clients share only {len(rows):,} rows")
+    counts = [upload.counts for upload in uploads]
+    K = min(options["centroids"], len(rows))
 
     def make() -> dict[str, np.ndarray]:
-        mu, images = centroids(rows, np.concatenate(counts), **options)
+        mu, images = centroids(
+            rows, np.concatenate(counts), **options | {"centroids": K}
+        )
         return {"rows": mu, "counts": images, "index": np.arange(K)}
 
     return Combined(
         f"{K:,} centroid{'s' * (K > 1)} of {len(rows):,} rows",
         make,
         facts={"part": "centroids", "examples": K, "dataset": {}},
-        warnings=_large_claims(uploads),
+        warnings=(*_too_few(len(rows), options["centroids"]), *_large_claims(uploads)),
         data={"centroids": K},
+    )
+
+
+def _too_few(rows: int, K: int) -> tuple[str, ...]:
+    """Warning about fewer rows than centroids: some clients share few centroids."""
+    if rows >= K:
+        return ()
+    return (
+        f"--centroids {K}: the clients share only {rows:,} rows, so there are {rows:,} "
+        "centroids; have representations collapsed, or is --local-centroids too small?",
     )
 
 
@@ -100,8 +112,19 @@ def centroids(
         if before is not None and not equal_sizes and (nearest == before).all():
             break
         before = nearest
-    held = np.bincount(nearest, weights=counts, minlength=len(mu))
-    return mu.astype(rows.dtype), held.astype(np.int64)
+    return mu.astype(rows.dtype), whole_counts(P.sum(axis=0), counts.sum())
+
+
+def whole_counts(shares: np.ndarray, total: float) -> np.ndarray:
+    """Images of the clusters (K,): whole numbers with the sum `total`, near the shares.
+
+    The largest remainders are rounded up.
+    """
+    exact = shares / shares.sum() * total
+    held = np.floor(exact + 1e-6).astype(np.int64)
+    missing = int(total) - int(held.sum())
+    held[np.argsort(held - exact, kind="stable")[:missing]] += 1
+    return held
 
 
 def farthest_first(x: np.ndarray, counts: np.ndarray, K: int) -> np.ndarray:

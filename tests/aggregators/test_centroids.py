@@ -1,11 +1,12 @@
 """Centroids of rows with counts: loops, properties, known values."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from furlkit.aggregators.centroids import assigned, centroids
+from furlkit.aggregators.centroids import assigned, centroids, combine, whole_counts
 
 PLAIN = {"iterations": 50, "equal_sizes": False, "epsilon": 0.05}
 EQUAL = {**PLAIN, "equal_sizes": True}
@@ -88,3 +89,23 @@ def test_more_clusters_than_directions_leave_some_empty(how):
     x = np.tile([[1.0, 0.0]], (3, 1))
     found, held = centroids(x, np.array([1, 2, 3]), centroids=2, **how)
     assert np.isfinite(found).all() and held.sum() == 6
+
+
+def test_clusters_of_equal_size_have_equal_counts():
+    """Also of rows in nearly one direction, whose nearest centroid is always the same."""
+    x = np.eye(5)[0] + 0.01 * rows(40)
+    _, held = centroids(x, np.ones(40), centroids=16, **EQUAL)
+    assert sorted(held.tolist()) == [2] * 8 + [3] * 8
+
+
+def test_whole_counts_round_the_largest_remainders_up():
+    assert whole_counts(np.array([0.25, 0.4, 0.35]), 10).tolist() == [3, 4, 3]
+    assert whole_counts(np.array([1.0, 2.0, 3.0]), 6).tolist() == [1, 2, 3]
+
+
+def test_fewer_rows_than_centroids_are_a_warning():
+    shared = [SimpleNamespace(rows=rows(2), counts=np.array([3, 4])) for _ in range(2)]
+    combined = combine(shared, centroids=9, **PLAIN)
+    assert "only 4 rows" in combined.warnings[0]
+    assert len(combined.make()["rows"]) == combined.data["centroids"] == 4
+    assert not combine(shared, centroids=4, **PLAIN).warnings
