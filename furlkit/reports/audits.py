@@ -58,15 +58,20 @@ def describe_audit(document: dict[str, Any]) -> str:
     parts += filter(None, [describe_amounts(document.get("n"))])
     rows = document.get("rows")
     if isinstance(rows, dict) and rows.get("drawn_by") == SECRET:
-        parts.append(_describe_secret(rows.get("secret_confirmed") is True))
+        parts += _describe_checks(rows)
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
 
 
-def _describe_secret(confirmed: bool) -> str:
-    if confirmed:
-        return "the record of the rows confirms the secret"
-    return "the secret is not checked: a wrong secret gives a low number"
+def _describe_checks(rows: dict[str, Any]) -> list[str]:
+    """Comparison of the secret and the images with the record of the rows."""
+    secret = "the secret is not checked: a wrong secret gives a low number"
+    if rows.get("secret_confirmed") is True:
+        secret = "the secret fits the record of the rows"
+    images = "no record confirms the candidates: other images give a low number"
+    if rows.get("images_confirmed") is True:
+        images = "the candidates fit the record of the rows"
+    return [secret, images]
 
 
 def describe_amounts(n: Any) -> str:
