@@ -259,3 +259,15 @@ def test_a_masked_upload_cannot_be_audited(here, refused):
     write_alone(here / "u1_0", here / "masked")
     refused(here, 65, ["masked", "only the sum"], *classes("masked", "u1_1"))
     refused(here, 65, ["p", "expected a checkpoint"], *classes("p", "u1_1"))
+
+
+# --- another attacker -----------------------------------------------------------------
+
+
+def test_a_changed_attacker_is_not_cut_before_the_difference(here, run):
+    command = membership("--partition", "p", "--part", 0)
+    assert run(*command).code == 0
+    done = run(*command, "--parent", "g0")
+    assert done.code == 0
+    (line,) = [each for each in done.err.splitlines() if "making it again" in each]
+    assert "another attacker" in line and "the attacker has" not in line
