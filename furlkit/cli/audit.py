@@ -33,8 +33,9 @@ _TEXTS = {
 
     Rows of local-train do not name the images: the audit repeats the choice of the
     images, by the seed in the header or by --secret, and needs the same images in the
-    same order. With the .record beside the rows, a wrong secret is refused; without the
-    record, a wrong secret gives a low number.
+    same order. Partitions and numbers of images that contradict the headers are refused;
+    other images of the same number give a low number. With the .record beside the rows,
+    a wrong secret is refused; without the record, a wrong secret gives a low number.
 
     \b
     Example:

@@ -16,6 +16,13 @@ from furlkit.files.container.read import Container
 from furlkit.files.features import Features, noise_of, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.secret import DRAWN_BY, SECRET, origin_of_draws, read_secret
+from furlkit.inputs.audited import (
+    check_model_of_rows,
+    check_number,
+    check_partition_of_rows,
+    is_own_model,
+    is_recorded,
+)
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.secrets import is_secret_of
 from furlkit.models.description import z_width
@@ -28,7 +35,9 @@ class RowImages:
 
     `others` is empty without a partition. `partition`: content hash by role. `noise`:
     sigma of the rows, by the header. `by_secret`: a secret chose the images; `confirmed`:
-    the record beside the rows has the fingerprint of the secret.
+    the record beside the rows has the fingerprint of the secret; `images_confirmed`: of
+    the images. `by_own_model`: the attacker's model is the client's, of the round of the
+    rows.
     """
 
     rows: Features
@@ -38,6 +47,8 @@ class RowImages:
     noise: float = 0.0
     by_secret: bool = False
     confirmed: bool = False
+    images_confirmed: bool = False
+    by_own_model: bool = False
 
 
 def open_row_images(
@@ -51,19 +62,29 @@ def open_row_images(
     rows, header = read_features(path), Container(path).header
     _check_rows(rows, model)
     known = read_partition(partition) if partition else None
+    check_partition_of_rows(rows, header.stage, known)
     if known:
         check_dataset(known, images)
+    by_own = is_own_model(rows, model, header.inputs.get("model"))
+    check_model_of_rows(rows, model, by_own)
     own = _images_of(rows, known, len(images.images))
+    recorded = not rows.facts.dataset and is_recorded(path, rows.content, images)
+    if by_own and not rows.facts.dataset:
+        check_number(model, len(own), images)
     index = _index(rows, header, own, images, secret)
     # Rows of embed may be of other images than the client's.
     seen = np.union1d(own, index)
     rest = np.setdiff1d(np.arange(len(images.images)), seen) if known else own[:0]
     contents = {"partition": known.content} if known else {}
-    found = RowImages(rows, index, rest, contents, noise_of(header))
+    found = RowImages(
+        rows, index, rest, contents, noise_of(header), by_own_model=by_own
+    )
     if secret is None or rows.facts.dataset:
         return found
     confirmed = is_secret_of(path, rows.content, secret)
-    return replace(found, by_secret=True, confirmed=confirmed)
+    return replace(
+        found, by_secret=True, confirmed=confirmed, images_confirmed=recorded
+    )
 
 
 def _check_rows(rows: Features, model: Checkpoint) -> None:

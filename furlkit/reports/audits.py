@@ -1,5 +1,6 @@
 """Results of audits in words."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +9,37 @@ from furlkit.reports.metrics import is_number
 from furlkit.reports.text import count, plain
 
 PAGE = "examples/privacy/README.md"
-# Orders of magnitude by kind of file, from the tables of PAGE.
+# Orders of magnitude by kind of file and audit, from the tables of PAGE.
 MEASURED = {
-    "upload": "Owners of candidate images recognise training images at chance level after "
-    "5 epochs on hundreds of images (AUC 0.51), and recognise most images after 400 epochs "
-    "on 50 images (AUC 0.97); 200 epochs on 21 images give an AUC of 0.62 to 0.93, by the "
-    "augmentation. The classes of a site with two of ten classes are inferred with AUC "
-    "0.93.",
-    "model": "Owners of candidate images recognise training images at chance level in the "
-    "mean of five clients after one round (AUC 0.49).",
-    "rows": "Owners of the site's model, such as the server, recognise nearly every image "
-    "behind a row (AUC 0.99 to 1.00; 75% to 100% identified among 100 candidates), infer "
-    "the classes (AUC 0.91 to 1.00) and reconstruct rough images. Owners of only the mean "
-    "model, such as another client, recognise images with AUC 0.53 to 0.98, by the "
-    "training. With --row-noise 0.05, 0.1 and 0.2 the AUC is 0.94, 0.78 and 0.61.",
-    "mixtures": "Without the key of the mixture, owners of candidate images and of the "
-    "site's model recognise images at chance level (AUC 0.51).",
-    "answers": "The classes of a site with two of ten classes are inferred with AUC 0.76 "
-    "to 0.95, also from the largest 1% of the similarities in int8.",
+    "upload": {
+        "membership": "Owners of candidate images recognise training images at chance "
+        "level after 5 epochs on hundreds of images (AUC 0.51), and recognise most images "
+        "after 400 epochs on 50 images (AUC 0.97); 200 epochs on 21 images give an AUC of "
+        "0.62 to 0.93, by the augmentation.",
+        "classes": "The classes of a site with two of ten classes are inferred with AUC "
+        "0.93.",
+    },
+    "model": {
+        "membership": "Owners of candidate images recognise training images at chance "
+        "level in the mean of five clients after one round (AUC 0.49).",
+    },
+    "rows": {
+        "rows": "Owners of the site's model, such as the server, recognise nearly every "
+        "image behind a row (AUC 0.99 to 1.00; 75% to 100% identified among 100 "
+        "candidates). Owners of only the mean model, such as another client, recognise "
+        "images with AUC 0.53 to 0.98, by the training. With --row-noise 0.05, 0.1 and "
+        "0.2 the AUC is 0.94, 0.78 and 0.61.",
+        "classes": "Owners of the site's model infer the classes (AUC 0.91 to 1.00).",
+        "inversion": "Owners of the site's model reconstruct rough images.",
+    },
+    "mixtures": {
+        "rows": "Without the key of the mixture, owners of candidate images and of the "
+        "site's model recognise images at chance level (AUC 0.51).",
+    },
+    "answers": {
+        "classes": "The classes of a site with two of ten classes are inferred with AUC "
+        "0.76 to 0.95, also from the largest 1% of the similarities in int8.",
+    },
 }
 SAME = {"similarity": "answers", "ensemble": "answers"}
 
@@ -44,15 +58,20 @@ def describe_audit(document: dict[str, Any]) -> str:
     parts += filter(None, [describe_amounts(document.get("n"))])
     rows = document.get("rows")
     if isinstance(rows, dict) and rows.get("drawn_by") == SECRET:
-        parts.append(_describe_secret(rows.get("secret_confirmed") is True))
+        parts += _describe_checks(rows)
     name = plain(str(document.get("protocol")))
     return f"audit {name}: {'; '.join(parts) or 'no numbers'}"
 
 
-def _describe_secret(confirmed: bool) -> str:
-    if confirmed:
-        return "the record of the rows confirms the secret"
-    return "the secret is not checked: a wrong secret gives a low number"
+def _describe_checks(rows: dict[str, Any]) -> list[str]:
+    """Comparison of the secret and the images with the record of the rows."""
+    secret = "the secret is not checked: a wrong secret gives a low number"
+    if rows.get("secret_confirmed") is True:
+        secret = "the secret fits the record of the rows"
+    images = "no record confirms the candidates: other images give a low number"
+    if rows.get("images_confirmed") is True:
+        images = "the candidates fit the record of the rows"
+    return [secret, images]
 
 
 def describe_amounts(n: Any) -> str:
@@ -93,12 +112,37 @@ def _further(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def describe_measured(shared: str) -> str:
-    """Orders of magnitude for a kind of shared file, with a link to the tables."""
+def measured_attacks(document: dict[str, Any]) -> set[str]:
+    """Attacks of which an audit replaces the usual numbers; empty without numbers.
+
+    Rows that were attacked with another model than the client's, for example by another
+    client, do not replace the numbers for the server.
+    """
+    model, rows = document.get("checkpoint"), document.get("rows")
+    if isinstance(rows, dict):
+        facts = model.get("facts") if isinstance(model, dict) else None
+        if not isinstance(facts, dict) or any(
+            facts.get(name) != rows.get(name) for name in ("client", "round")
+        ):
+            return set()
+    numbers = [*_success(document), *_further(document)]
+    return {str(document.get("protocol"))} if numbers else set()
+
+
+def describe_measured(shared: str, audited: Collection[str] = ()) -> list[str]:
+    """Orders of magnitude for a kind of shared file, with a link to the tables.
+
+    `audited`: attacks that audits of the file have measured.
+    """
     known = MEASURED.get(SAME.get(shared, shared))
     if known is None:
-        return f"No audit of this kind of file has been measured; see {PAGE}."
-    return (
-        f"Not this file, but files like it on digits and CIFAR-10 ({PAGE}): {known} Other "
-        "data and longer training may leak more; furlkit audit measures this file."
-    )
+        text = f"No audit of this kind of file has been measured; see {PAGE}."
+        return [] if audited else [text]
+    sentences = [text for name, text in known.items() if name not in audited]
+    if not sentences:
+        return []
+    return [
+        f"Not this file, but files like it on digits and CIFAR-10 ({PAGE}): "
+        f"{' '.join(sentences)} Other data and longer training may leak more; furlkit "
+        "audit measures this file."
+    ]

@@ -13,8 +13,14 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES, noise_of
 from furlkit.files.kinds import kind_of
+from furlkit.files.published import lacks_record
 from furlkit.files.secret import DRAWN_BY, SECRET
-from furlkit.reports.audits import PAGE, describe_audit, describe_measured
+from furlkit.reports.audits import (
+    PAGE,
+    describe_audit,
+    describe_measured,
+    measured_attacks,
+)
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
@@ -164,13 +170,15 @@ def told(header: Header) -> dict[str, Any]:
 
 
 def measured(header: Header, audits: Sequence[dict[str, Any]] = ()) -> list[str]:
-    """Results of audits of this file; without an audit, orders of magnitude."""
+    """Results of audits of this file, and orders of magnitude of the other attacks."""
     shared = _shared_as(header)
+    audited = {attack for document in audits for attack in measured_attacks(document)}
     return [
-        f"{describe_audit(document)}; {plain(str(document.get('attacker')))}"
-        for document in audits
-    ] or [
-        describe_measured(shared),
+        *(
+            f"{describe_audit(document)}; {plain(str(document.get('attacker')))}"
+            for document in audits
+        ),
+        *describe_measured(shared, audited),
         *_noise(header),
         *_published_key(header, shared),
     ]
@@ -193,6 +201,8 @@ def _published_key(header: Header, shared: str) -> list[str]:
     if header.options.get(DRAWN_BY) == SECRET:
         return []
     if shared in ("rows", "mixtures"):
+        if header.seed is None:  # The dictionary of an aggregate names no seed.
+            return []
         return [
             "The seed in the header is the key of the draws: whoever has candidate images "
             "can repeat the choice of images, the mixtures and the noise. With local-train "
@@ -260,7 +270,10 @@ def _made_from(header: Header) -> str:
     if options.get("objective"):
         epochs = counted(options.get("epochs"), "epoch")
         text += f"; {epochs} of --objective {word(options['objective'])}"
-    return f"{text}; input files: {', '.join(inputs) or 'none'}"
+    text += f"; input files: {', '.join(inputs) or 'none'}"
+    if lacks_record(header):
+        text += " in the header; the record, which must stay, lists every input file"
+    return text
 
 
 def _images(header: Header) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.catalogue import AUDITS
+from furlkit.catalogue import AUDITS, COMMANDS, File
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
@@ -125,8 +125,15 @@ def _check_audits(audits: Audits, paths: Sequence[str]) -> None:
 
 
 def _is_about(document: dict[str, Any], content: str) -> bool:
+    """Return whether the file was attacked: the argument of the audit, no other input."""
     inputs = document.get("inputs")
-    return isinstance(inputs, dict) and content in inputs.values()
+    attacked, *_ = COMMANDS[f"audit {document['protocol']}"].arguments
+    kind = attacked.kind
+    roles = kind.roles if isinstance(kind, File) else ()
+    # Several files of a role are numbered: "upload 3".
+    return isinstance(inputs, dict) and any(
+        inputs[role] == content for role in inputs if role.split(" ")[0] in roles
+    )
 
 
 def _explain_outgoing(path: Path, audits: Audits) -> Explained:

@@ -10,6 +10,7 @@ import pytest
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.metrics import write_metrics
 from furlkit.files.progress import ProgressFile
 from tests.helpers import furlkit
 
@@ -134,7 +135,8 @@ def test_an_audit_of_the_file_is_cited(world, run, refused):
     done = run("inspect", "--outgoing", world.clients[0], "--audit", audit)
     said = " ".join(done.out.split())
     assert "audit membership: AUC 0." in said and "the attacker has the model" in said
-    assert "Not this file" not in said
+    # The sentence of the attack that was not audited stays.
+    assert "recognise training images" not in said and "AUC 0.93" in said
     wrong = ("inspect", "--outgoing", world.clients[1], "--audit", audit)
     refused(world.folder, 65, [audit, "none of the files"], *wrong)
 
@@ -158,3 +160,89 @@ def test_noise_is_named_with_its_limits(run, tmp_path, drawn, key):
     said = " ".join(done.out.split())
     assert "noise of 0.1" in said and "no epsilon" in said
     assert ("removes it" in said) is bool(key)
+
+
+# --- audits of other files, and attacks that no audit has measured --------------------
+
+
+def document(protocol: str, path: Path, **entries) -> Path:
+    """A result of audit, with the numbers that a test needs."""
+    about = {"protocol": protocol, "attacker": "the attacker has files"}
+    write_metrics(path, {"options": {}, "seed": 0, **about, **entries})
+    return path
+
+
+def cited(run, file: Path, *audits: Path) -> str:
+    options = [word for audit in audits for word in ("--audit", audit)]
+    done = run("inspect", "--outgoing", file, *options)
+    assert done.code == 0, done.err
+    return " ".join(done.out.split())
+
+
+@pytest.mark.parametrize(
+    "protocol, role",
+    [("membership", "parent"), ("rows", "model"), ("classes", "model 0")],
+)
+def test_other_inputs_of_an_audit_are_not_the_attacked_file(
+    world, refused, protocol, role
+):
+    content = Container(world.clients[0]).content
+    attacked = {"membership": "model", "rows": "rows", "classes": "upload 0"}[protocol]
+    inputs = {attacked: "0" * 64, role: content}
+    audit = document(protocol, world.folder / "a.json", inputs=inputs, auc=0.5)
+    command = ("inspect", "--outgoing", world.clients[0], "--audit", audit)
+    refused(world.folder, 65, [audit, "none of the files"], *command)
+
+
+def test_an_audit_without_numbers_replaces_nothing(world, run, tmp_path):
+    inputs = {"upload 0": Container(world.clients[0]).content}
+    audit = document("classes", tmp_path / "a.json", inputs=inputs, n={"clients": 5})
+    said = cited(run, world.clients[0], audit)
+    assert "audit classes: 5 clients" in said and "AUC 0.93." in said
+    with_auc = document("classes", tmp_path / "b.json", inputs=inputs, auc=0.75)
+    said = cited(run, world.clients[0], with_auc)
+    assert "AUC 0.93." not in said and "recognise training images" in said
+
+
+def test_audits_of_rows_leave_the_sentences_of_noise_and_seed(run, tmp_path):
+    facts = FeatureFacts("z", {}, "0", client=0, round=1, examples=6)
+    path, made = tmp_path / "f", Provenance("local-train", {"row-noise": 0.1}, 7)
+    write_features(path, np.eye(6, 4, dtype=np.float32), np.arange(6), facts, made)
+    about: dict = {"inputs": {"rows": Container(path).content}, "auc": 0.53}
+    about["rows"] = {"client": 0, "round": 1}
+    own = {"checkpoint": {"facts": {"client": 0, "round": 1}}}
+    by_mean = {"checkpoint": {"facts": {"role": "global", "round": 1}}}
+    weak = document("rows", tmp_path / "w.json", **about, **by_mean)
+    said = cited(run, path, weak)
+    assert "AUC 0.530" in said and "server, recognise nearly" in said
+    strong = document("rows", tmp_path / "s.json", **about, **own)
+    said = cited(run, path, strong)
+    assert "server, recognise nearly" not in said
+    for words in (
+        "infer the classes",
+        "rough images",
+        "no epsilon",
+        "key of the draws",
+    ):
+        assert words in said, words
+    every = [document(name, tmp_path / f"{name}.json", **about, **own)
+             for name in ("rows", "inversion")]  # fmt: skip
+    inputs = {"upload 0": Container(path).content}
+    every.append(document("classes", tmp_path / "c.json", inputs=inputs, auc=0.9))
+    said = cited(run, path, *every)
+    assert "Not this file" not in said and "no epsilon" in said
+
+
+def test_an_anonymous_dictionary_has_no_seed_and_names_the_record(run, tmp_path):
+    for name in ("north", "south"):
+        facts = FeatureFacts("z", {}, name, client=name, round=1, examples=4, run="r")
+        rows = np.eye(4, dtype=np.float32)
+        made = Provenance("local-train", {"drawn-by": "secret"})
+        write_features(tmp_path / name, rows, np.arange(4), facts, made)
+    output = tmp_path / "dictionary.safetensors"
+    files = (tmp_path / "north", tmp_path / "south")
+    assert furlkit("aggregate", "--rule", "dictionary", *files, "-o", output) == 0
+    assert output.with_name("dictionary.record").exists()
+    said = cited(run, output)
+    assert "seed in the header" not in said
+    assert "input files: none in the header; the record" in said

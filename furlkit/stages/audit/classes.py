@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,16 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
+from furlkit.files.container.header import with_article
 from furlkit.files.container.read import Container
 from furlkit.files.features import Features, open_table, read_features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.similarity import Similarity, similarity_of
+from furlkit.inputs.audited import (
+    check_models_of_rows,
+    check_same_partition,
+    check_started_from,
+)
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
 from furlkit.inputs.images import open_images
@@ -81,6 +88,7 @@ def run(values: dict[str, Any]) -> Result:
     index, _ = chosen_images(images, of_part, options.part)
     index = draw(index, options.images, options.seed, "public")
     _check_reference(options, uploads, images)
+    _check_headers(uploads, models, parent, truth)
     origins = {
         "protocol": "classes",
         "attacker": _describe_knowledge(kind, parent),
@@ -122,13 +130,30 @@ def _open(options: ClassesOptions) -> list[Upload]:
             f"{first.path} is a {one} file, {second.path} a {other} file; audit one kind "
             "of file at a time"
         )
-    return sorted(
-        found, key=lambda each: (client_order(client_of_upload(each)), each.content)
-    )
+    found.sort(key=lambda each: (client_order(client_of_upload(each)), each.content))
+    for upload, following in pairwise(found):
+        client = client_of_upload(upload)
+        if client == client_of_upload(following):
+            raise InputError(
+                f"{following.path}: is of client {client}, round "
+                f"{following.facts.round}, and {upload.path} is of the same client, round "
+                f"{upload.facts.round}; expected one file of each client; leave one out"
+            )
+    return found
 
 
 def _read(path: Path) -> Upload:
     kind = Container(path).header.kind
+    if kind == "masked":
+        raise InputError(
+            f"{path}: is a masked upload, which reveals only the sum over the sites; "
+            "audit the upload before mask upload"
+        )
+    if kind not in KNOWN:
+        raise InputError(
+            f"{path}: is {with_article(kind)} file; expected a checkpoint, features or "
+            "similarity file"
+        )
     if kind == "checkpoint":
         return read_checkpoint(path)
     if kind == "similarity":
@@ -202,6 +227,35 @@ def _check_reference(
     for model in uploads:
         if isinstance(model, Checkpoint):
             width_of(model, options.layer)
+
+
+def _check_headers(
+    uploads: Sequence[Upload],
+    models: Sequence[Checkpoint],
+    parent: Checkpoint | None,
+    truth: Partition | None,
+) -> None:
+    """Check that parent, partition and models belong to the uploads, by the headers."""
+    content = truth.content if truth else None
+    for each in uploads:
+        if isinstance(each, Checkpoint):
+            check_same_partition(each.path, each.facts.partition, content)
+            if parent:
+                check_started_from(each, parent)
+    rows = private_rows(uploads)
+    if 0 < len(rows) < len(uploads):
+        raise UsageError(
+            f"{rows[0].path}: has rows of the client's images, other files have rows of "
+            "public images; audit one kind of rows at a time"
+        )
+    for table in rows:
+        check_same_partition(table.path, table.partition, content)
+    check_models_of_rows(rows, models)
+
+
+def private_rows(uploads: Sequence[Upload]) -> list[Features]:
+    """Uploads with rows of the client's images."""
+    return [e for e in uploads if isinstance(e, Features) and not is_of_public(e)]
 
 
 def _describe_knowledge(kind: str, parent: Checkpoint | None) -> str:

@@ -8,6 +8,7 @@ from furlkit.catalogue import recorded
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.audited import check_members, check_started_from
 from furlkit.inputs.candidates import Candidates, others_source, without_copies
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.documents import Result
@@ -51,10 +52,13 @@ def run(values: dict[str, Any]) -> Result:
     check_output(options.output, inputs)
     model = read_checkpoint(options.model)
     parent = read_checkpoint(options.parent) if options.parent else None
+    if parent:
+        check_started_from(model, parent)
     for each in filter(None, (model, parent)):
         width_of(each, options.layer)
     images, others = (open_images(s, model) for s in (options.members, options.others))
     index, known = chosen_images(images, options.partition, options.part)
+    check_members(model, known.get("partition"), options.part, len(index), images)
     members = Candidates(images, draw(index, options.images, options.seed, "members"))
     kept = without_copies(Candidates(images, index), others)
     kept = replace(kept, index=draw(kept.index, options.images, options.seed, "others"))

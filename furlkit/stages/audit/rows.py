@@ -105,11 +105,15 @@ def _others(
 
 def describe_knowledge(model: Checkpoint, found: RowImages) -> str:
     """Knowledge of an attacker with rows and a model, in words."""
-    same = model.facts.client is not None
-    same = same and model.facts.client == found.rows.facts.client
-    whose = "the client's model, like the server" if same else "another model"
-    if model.facts.role == "global":
-        whose = f"the global model of round {model.facts.round}, like every client"
+    facts, client = model.facts, found.rows.facts.client
+    whose = "another model"
+    if facts.role == "global":
+        whose = f"the global model of round {facts.round}, like every client"
+    elif found.by_own_model:
+        whose = "the client's model, like the server"
+    elif facts.role == "client":
+        owner = "the client" if facts.client == client else f"client {facts.client}"
+        whose = f"another model: of {owner} after round {facts.round}"
     return f"the attacker has the rows, candidate images and {whose}"
 
 
@@ -118,6 +122,7 @@ def describe_rows(found: RowImages) -> dict[str, Any]:
     facts = found.rows.facts
     drawn_by = {"drawn_by": SECRET} if found.by_secret else {}
     confirmed = {"secret_confirmed": True} if found.confirmed else {}
+    confirmed |= {"images_confirmed": True} if found.images_confirmed else {}
     return {
         **drawn_by,
         **confirmed,

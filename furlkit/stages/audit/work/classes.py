@@ -26,6 +26,7 @@ from furlkit.files.clients import ClientId
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition
 from furlkit.files.similarity import Similarity, cosines
+from furlkit.inputs.audited import choose_model
 from furlkit.models.embedding import embed, embed_views
 from furlkit.models.loading import load_net, view_of
 from furlkit.stages.audit import Attack, augmentation_of
@@ -35,7 +36,7 @@ from furlkit.stages.audit.classes import (
     Knowledge,
     Upload,
     client_of_upload,
-    is_of_public,
+    private_rows,
 )
 from furlkit.stages.audit.work import seconds_per, success_of
 
@@ -101,8 +102,7 @@ def _scores(
     parent: Checkpoint | None,
 ) -> np.ndarray:
     """Evidence (clients, classes) for held classes."""
-    rows = [e for e in uploads if isinstance(e, Features) and not is_of_public(e)]
-    if rows:
+    if rows := private_rows(uploads):
         return np.array([_votes(each, public, models) for each in rows])
     measured = np.array([_measured(each, public) for each in uploads])
     reference = _measured(parent, public) if parent else measured.mean(axis=0)
@@ -111,8 +111,7 @@ def _scores(
 
 def _votes(rows: Features, public: Public, models: Sequence[Checkpoint]) -> np.ndarray:
     """Share of each class near the rows, by the client's model or the first model."""
-    own = (model for model in models if model.facts.client == rows.facts.client)
-    z = public.features(next(own, models[0]), "z")
+    z = public.features(choose_model(rows, models), "z")
     labels = public.labels(public.index)
     return classes_of_rows(rows.rows, z, labels, public.classes)
 
