@@ -29,6 +29,7 @@ from furlkit.inputs.members import Admission, admission_of, weights_of
 from furlkit.inputs.parent import EarlierUpload, check_parent, check_round
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import is_anonymous
+from furlkit.inputs.records import check_place, check_places
 from furlkit.inputs.uploads import (
     OpenedUpload,
     Sent,
@@ -86,6 +87,8 @@ def open_uploads(
         if path:
             check_output(path, (*files, *written), flag)
             written += (path,)
+    if options.record:
+        check_place(options.record)
     named = reader.read_named([p for p in options.inputs if p not in folders])
     inbox = Inbox(folders, kind.kinds, reader.read_sent, admission.names)
     taken: dict[Path, Taken[U]] = {}
@@ -109,6 +112,8 @@ def open_uploads(
     name_differences(counted)
     headers = (each.file.header for each in counted)
     anonymous = is_anonymous(options.anonymous, options.record, headers)
+    if anonymous and not options.record:
+        check_places([options.output])
     return replace(options, anonymous=anonymous), clients
 
 

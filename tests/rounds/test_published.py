@@ -293,6 +293,45 @@ def test_a_record_has_a_place_of_its_own(fedca, run, refused):
     refused(fedca.folder, 2, [taken], *words, "--record", taken, "-o", output)
 
 
+def test_a_record_replaces_no_file_and_no_record_of_another_output(fedca, run, refused):
+    words = ("aggregate", *fedca.files("upload"))
+    first, second = fedca("g1"), fedca("g2")
+    record, text = fedca.folder / "kept.record", fedca.folder / "notes.txt"
+    text.write_text("notes")
+    assert run(*words, "--record", record, "-o", first).code == 0
+    for taken in (first, text, fedca("global_0")):
+        command = (*words, "--record", taken, "-o", second)
+        refused(fedca.folder, 65, [taken, "no record"], *command)
+        refused(fedca.folder, 65, [taken, "no record"], *command, "--force")
+    other = ("aggregate", *fedca.files("upload")[:2], "--record", record)
+    refused(fedca.folder, 65, [record, "another file"], *other, "-o", second)
+    assert run(*other, "-o", first).code == 0
+    assert run(*other, "-o", first, "--force").code == 0
+    first.unlink()
+    assert run(*other, "-o", first).code == 0
+    rows = (*fedca.public, "--layer", "z", "-o", fedca("rows"))
+    foreign = fedca.folder / "rows.record"
+    foreign.write_text("notes")
+    model = fedca.files("upload")[0]
+    refused(fedca.folder, 65, [foreign, "no record"], "embed", model, *rows)
+    second.with_suffix(".record").write_text("notes")
+    taken = [second.with_suffix(".record"), "no record"]
+    refused(fedca.folder, 65, taken, *words, "-o", second)
+
+
+def test_the_records_of_a_site_replace_no_file(fedca, refused):
+    name, foreign = next(iter(fedca.sites)), fedca.folder / "new.record"
+    words = ("local-train", fedca("global_0"), "--data", fedca.images / name,
+             "--client", name, *BRIEF, *ROWS, "--secret", fedca.folder / "s",
+             "--private-out", fedca("kept"), "-o", fedca("new"))  # fmt: skip
+    rows = ("--features-out", fedca.folder / "new")
+    refused(fedca.folder, 2, [foreign, "twice"], *words, *rows)
+    foreign.write_text("notes")
+    rows = ("--features-out", fedca("other"))
+    refused(fedca.folder, 65, [foreign, "no record"], *words, *rows)
+    refused(fedca.folder, 65, [foreign, "no record"], *words, *rows, "--force")
+
+
 def test_the_record_of_distill_replaces_no_input(fedca, refused):
     taken = fedca.files("upload")[0]
     words = (
@@ -306,6 +345,8 @@ def test_the_record_of_distill_replaces_no_input(fedca, refused):
     before = taken.read_bytes()
     for path in (taken, fedca("global_0"), fedca("taught")):
         refused(fedca.folder, 2, ["--record", path], *words, "--record", path)
+    model = fedca("global_1")
+    refused(fedca.folder, 65, [model, "no record"], *words, "--record", model)
     assert taken.read_bytes() == before
 
 
