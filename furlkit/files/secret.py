@@ -16,6 +16,7 @@ from furlkit.files.container.atomic import OWNER
 from furlkit.files.opening import read_bytes
 
 LENGTH = 32
+ENDING = ".secret"  # Of the usual name of the file.
 # Entry of the recorded options of files whose draws come from a secret.
 DRAWN_BY, SECRET = "drawn-by", "secret"
 # Fact of the site's files, and the beginning of the hash.

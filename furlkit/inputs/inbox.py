@@ -23,6 +23,7 @@ from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import ClientId, client_of, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.kinds import KINDS
+from furlkit.files.secret import ENDING as SECRET_ENDING
 from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.members import Admission, admission_of, weights_of
@@ -282,8 +283,13 @@ class Inbox(Generic[U]):
 
     def _opened(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         try:
+            if path.name.endswith(SECRET_ENDING):
+                raise InputError(
+                    f"{path}: is named like the secret of a site, which must not be sent; "
+                    "the site must replace a secret that others have"
+                )
             kind = Container(path).header.kind
-            if kind in ("private", "record"):
+            if kind in KINDS and KINDS[kind].stays:
                 raise InputError(f"{path}: is a {kind} file, which must not be sent")
             if kind not in self._kinds and _is_upload(kind):
                 return None  # A rule passes over the uploads to other rules.
