@@ -8,6 +8,7 @@ of images, seeds and hashes of files. A site's files may name the site, and cont
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.clients import client_of
 from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.features import read_features
 from furlkit.files.private import read_private
 from furlkit.files.secret import fingerprint_of, read_secret
@@ -145,6 +147,11 @@ class Round:
                 found[f"images of {name}"] = rf"(?<![\w.]){count}(?![\w.])"
         total = sum(count for _, count in self.sites.values())
         found["images of all sites"] = rf"\b{total}\b"
+        for name in self.sites:
+            images = Container(self(f"private_{name}_1")).header.facts["dataset"]
+            hashes = {k: v for k, v in images.items() if k != "examples" and v}
+            assert hashes
+            found |= {f"hash of the {k} of {name}": v for k, v in hashes.items()}
         for secret in self.folder.glob("*.secret"):
             found[f"fingerprint of {secret.name}"] = fingerprint_of(secret)
         for path in self.folder.glob("*.safetensors"):
@@ -225,6 +232,8 @@ def test_records_have_the_whole_header_and_stay(played, run):
     for secret in played.folder.glob(f"{name}.secret"):  # Of fedca, fcl and fedsc.
         for path in (upload.with_suffix(".record"), played(f"private_{name}_1")):
             assert Container(path).header.facts["secret"] == fingerprint_of(secret)
+    images = Container(played(f"private_{name}_1")).header.facts["dataset"]
+    assert Container(upload.with_suffix(".record")).header.facts["dataset"] == images
     assert whole_header(upload).seed == SEEDS[name]
     assert stat.S_IMODE(upload.with_suffix(".record").stat().st_mode) == 0o600
 
@@ -262,6 +271,47 @@ def test_replay_ledger_and_report_need_the_record(fedca, run):
     assert "record" not in run("ledger", fedca.folder, moved.parent).err
     assert run("report", fedca.folder, "-o", fedca.folder / "page.html").code == 0
     assert "record" in (fedca.folder / "page.html").read_text()
+
+
+def test_replay_repeats_the_files_of_a_site(fedca, run):
+    name = next(iter(fedca.sites))
+    secret = fedca.folder / f"{name}.secret"
+    given = ("--data", fedca.images / name, "--secret", secret, "--depth", 1)
+    for kind in ("upload", "features-out"):
+        path = fedca(f"{kind}_{name}_1")
+        done = run("replay", path, *given, "--run")
+        assert done.code == 0 and "same bytes" in done.out, done.out + done.err
+    done = run("replay", path, "--run", "--secret", secret, "--depth", 1)
+    assert done.code == 65 and str(path) in done.out and "29 images" in done.out
+    record = path.with_suffix(".record")
+    facts = dict(Container(record).header.facts)
+    del facts["dataset"]
+    header = replace(Container(record).header.unsealed(), facts=facts)
+    write(record, {}, header)
+    done = run("replay", path, *given)
+    assert done.code == 65 and "older" in done.out and "DATASET" in done.out
+
+
+def test_replay_uses_a_secret_for_the_files_of_the_site(fedca, run, refused):
+    name, other, _ = fedca.sites
+    path, missing = fedca(f"features-out_{name}_1"), fedca.folder / "none.secret"
+    given = ("replay", path, "--data", fedca.images / name, "--depth", 1)
+    refused(fedca.folder, 65, [missing, "no such file"], *given, "--secret", missing)
+    wrong = fedca.folder / f"{other}.secret"
+    words = [wrong, path.with_suffix(".record"), "fingerprint"]
+    refused(fedca.folder, 65, words, *given, "--secret", wrong)
+    pairs = (("--data", fedca.images / each) for each in fedca.sites)
+    data = [word for pair in pairs for word in pair]
+    done = run("replay", fedca("dictionary"), *data, "--secret", wrong, "--run")
+    assert done.code == 0, done.out + done.err
+    lines = {line.split(":")[0]: line for line in done.out.splitlines()}
+    assert "same bytes" in lines[str(fedca(f"features-out_{other}_1"))]
+    assert "not known as the secret" in lines[str(path)]
+
+
+def test_replay_refuses_a_record(fedca, refused):
+    record = fedca.folder / "global_1.record"
+    refused(fedca.folder, 65, [record, "is a record"], "replay", record)
 
 
 def test_a_repeated_command_changes_nothing(fedca, run):

@@ -80,8 +80,7 @@ def _write_record(path: Path, header: PublishedHeader, content: str) -> None:
     """Write the whole header of a published file, readable by the user only."""
     full = header.full
     facts = {"published": content, "kind": full.kind, "facts": full.facts}
-    if header.secret:
-        facts["secret"] = header.secret
+    facts |= header.kept
     write(path, {}, replace(full, kind="record", facts=facts), OWNER)
 
 

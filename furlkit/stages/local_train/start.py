@@ -1,6 +1,6 @@
 """Files common to the clients, provenance, and existing results; without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,7 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
     withheld = None
     if is_site(client, partition):
         withheld = withheld_with_draws("local-train", options.values, client)
+        withheld = replace(withheld, dataset=start.images.fingerprint)
     return Provenance("local-train", resolved, options.seed, contents, withheld)
 
 
