@@ -32,15 +32,21 @@ def read_secret(path: Path) -> int:
     if len(content) != LENGTH:
         raise InputError(
             f"{path}: has {len(content)} bytes, expected a secret of {LENGTH}; restore the "
-            "file, or remove the file for a new secret"
+            "file. If the secret is lost, remove the file; a new secret makes files of an "
+            "earlier run only with --force, and only if nobody has the old files"
         )
+    check_mode(path)
+    return int.from_bytes(content, "big")
+
+
+def check_mode(path: Path) -> None:
+    """Raise if other users may read a file with a secret."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o077:
         raise InputError(
             f"{path}: others may read the secret (mode {mode:o}, expected 600); run chmod "
             "600, and take a new secret if others have read the file"
         )
-    return int.from_bytes(content, "big")
 
 
 def fingerprint_of(path: Path) -> str:
