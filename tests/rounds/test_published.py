@@ -270,7 +270,14 @@ def test_replay_ledger_and_report_need_the_record(fedca, run):
     assert str(model) in done.err and "--record" in done.err
     assert "record" not in run("ledger", fedca.folder, moved.parent).err
     assert run("report", fedca.folder, "-o", fedca.folder / "page.html").code == 0
-    assert "record" in (fedca.folder / "page.html").read_text()
+    assert "give the folder of --record" in (fedca.folder / "page.html").read_text()
+    for kept in (moved.parent, moved):
+        done = run("report", fedca.folder, kept, "-o", fedca.folder / "page.html")
+        assert done.code == 0 and "1 run" in done.out, done.err
+        page = (fedca.folder / "page.html").read_text()
+        assert "eastgate" in page and "give the folder of --record" not in page
+        done = run("report", kept, "-o", fedca.folder / "page.html")
+        assert done.code == 65 and str(kept) in done.err and "only records" in done.err
 
 
 def test_replay_repeats_the_files_of_a_site(fedca, run):

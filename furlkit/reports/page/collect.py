@@ -163,10 +163,15 @@ class Run:
         return max((*trained, *(score.round for score in self.scores)), default=0)
 
 
-def collect(folder: Path, name: str, planned: Planned | None) -> Run:
-    """Read the files of a run; broken files become problems."""
+def collect(
+    folder: Path, name: str, planned: Planned | None, kept: Sequence[Path] = ()
+) -> Run:
+    """Read the files of a run; broken files become problems.
+
+    `kept`: records, and folders of records, that complete the headers of files.
+    """
     with console.collected() as warned:
-        files = read_files([folder])
+        files = read_files([folder, *kept])
         metrics, results = _documents(folder)
         ledger = ledger_of(files)
         models = [
