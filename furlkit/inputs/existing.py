@@ -43,7 +43,7 @@ def unchanged(options: Any, *outputs: Output) -> list[Existing] | None:
     because make compares times. A record that this command may not replace is an error.
     """
     for output in outputs:
-        check_record(output.path, output.kind, output.provenance, _known(output))
+        check_record(output.path, output.kind, output.provenance)
     if options.force or getattr(options, "dry_run", False):
         return None
     existing = []
@@ -81,7 +81,8 @@ def _same(output: Output) -> Existing | None:
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
-    how, known = output.provenance, _known(output)
+    record, how = output.facts, output.provenance
+    known = record if isinstance(record, Mapping) else asdict(record)
     changes = [
         *_changes("--", header.options, how.options),
         *_changes("--", {"seed": header.seed}, {"seed": how.seed}),
@@ -95,10 +96,6 @@ def _same(output: Output) -> Existing | None:
         console.info(f"{output.path}: making it again with {'; '.join(changes)}")
         return None
     return Existing(header.content, header.facts)
-
-
-def _known(output: Output) -> Mapping[str, Any]:
-    return output.facts if isinstance(output.facts, Mapping) else asdict(output.facts)
 
 
 def _header(output: Output) -> Header:

@@ -1,8 +1,7 @@
 """Records of published files: a new record replaces only a record of the same output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.header import Header, canonical
@@ -10,6 +9,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import record_of
 from furlkit.files.facts import Provenance
 from furlkit.files.published import KIND, published_by
+from furlkit.files.secret import DRAWN_BY, SYSTEM
 
 
 def check_places(outputs: Sequence[Path]) -> None:
@@ -40,14 +40,12 @@ def check_place(record: Path) -> Header | None:
     return header
 
 
-def check_record(
-    output: Path, kind: str, provenance: Provenance, facts: Mapping[str, Any]
-) -> None:
+def check_record(output: Path, kind: str, provenance: Provenance) -> None:
     """Raise if the record of an output would replace the record of another file.
 
     An output is made again if the record has the content of the present file, or the
-    inputs and options of this command. Beside an output, the name tells: records of the
-    same command and, at the server, of the same round are of earlier outputs.
+    inputs and options of this command, unless the command draws other noise. Beside an
+    output, the name tells: a record of the same command is of an earlier output.
     """
     if provenance.withheld is None or kind == "metrics":  # Documents stay.
         return
@@ -58,10 +56,13 @@ def check_record(
     header = check_place(record)
     if header is None or published_by(header) == _content(output):
         return
-    beside = withheld.record is None and header.stage == provenance.stage
-    if beside and (withheld.seed or _round(header) == facts.get("round")):
-        return
-    if _command(header) != _command(provenance):
+    same = header.facts.get("output", output.name) == output.name
+    if withheld.record is None:
+        same &= header.stage == provenance.stage
+    else:
+        drawn_anew = provenance.options.get(DRAWN_BY) == SYSTEM
+        same &= _command(header) == _command(provenance) and not drawn_anew
+    if not same:
         raise InputError(
             f"{record}: is the record of another file than {output}; keep the record "
             "with that file, and choose another --record"
@@ -73,11 +74,6 @@ def _content(path: Path) -> str | None:
         return Container(path).content
     except FurlkitError:
         return None
-
-
-def _round(record: Header) -> Any:
-    facts = record.facts.get("facts")
-    return facts.get("round") if isinstance(facts, dict) else None
 
 
 def _command(made: Header | Provenance) -> str:

@@ -277,7 +277,8 @@ def test_replay_ledger_and_report_need_the_record(fedca, run):
         page = (fedca.folder / "page.html").read_text()
         assert "eastgate" in page and "give the folder of --record" not in page
         done = run("report", kept, "-o", fedca.folder / "page.html")
-        assert done.code == 65 and str(kept) in done.err and "only records" in done.err
+        assert done.code == 65 and str(kept) in done.err
+        assert "the folder of" in done.err
 
 
 def test_replay_repeats_the_files_of_a_site(fedca, run):
@@ -366,6 +367,11 @@ def test_a_record_replaces_no_file_and_no_record_of_another_output(fedca, run, r
     assert run(*other, "-o", first, "--force").code == 0
     first.unlink()
     assert run(*other, "-o", first).code == 0
+    of_first = second.with_suffix(".record")
+    first.unlink()
+    assert run(*words, "--record", of_first, "-o", first).code == 0
+    refused(fedca.folder, 65, [of_first, "another file"], *words, "-o", second)
+    of_first.unlink()
     rows = (*fedca.public, "--layer", "z", "-o", fedca("rows"))
     foreign = fedca.folder / "rows.record"
     foreign.write_text("notes")

@@ -212,7 +212,7 @@ def _made(
     report: Path | None,
 ) -> tuple[str, dict[str, Any]]:
     """Write the report and the model, unless they exist."""
-    check_record(options.output, "checkpoint", provenance, vars(facts))
+    check_record(options.output, "checkpoint", provenance)
     line, data = _line(options, job, facts), _data(job, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
     if report and not options.dry_run and not _reported(options, report, known):
