@@ -40,7 +40,7 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
                    help="Name or number of the site."),
             Option("secret-out", File("secret-key", direction="kept"), required=True,
                    recorded=False, help="File for the secret key; stays at the site."),
-            Option("renew", Flag(), False, "Replace an existing secret key.",
+            Option("renew", Flag(), False, "Replace existing keys.",
                    recorded=False),
             output("public-key", "sent", help="File for the public key."),
         ),

@@ -15,11 +15,12 @@ from furlkit.catalogue.groups import IN_OUT, VERBOSITY, output
 # fmt: off
 
 COMMAND = command("report", "Write one HTML page about runs: problems, scores, clients.",
-    """RUN is the folder of a run of `furlkit plan`, any folder with files of furlkit, or a
-    folder of such folders. Runs that differ only in the seed are drawn as one line with a
-    band. The page is a single file: it loads nothing from a network, and equal runs give
-    equal bytes. Problems come first: warnings, refused uploads, outliers, collapsed
-    representations, stale and failed steps.
+    """RUN is the folder of a run of `furlkit plan`, any folder with files of furlkit,
+    or a folder of such folders. A record, or a folder of records (aggregate
+    --record), belongs to all runs. Runs that differ only in the seed are drawn as one
+    line with a band. The page is a single file: it loads nothing from a network, and
+    equal runs give equal bytes. Problems come first: warnings, refused uploads,
+    outliers, collapsed representations, stale and failed steps.
 
     The page has no images unless --with-images is given. Clients' names, numbers of images
     and classes are on the page: look at it before you publish it.

@@ -17,6 +17,7 @@ from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
+from furlkit.files.secret import check_mode
 
 PUBLIC, SECRET = "public-key", "secret-key"
 TENSOR, LENGTH = "X25519", 32
@@ -46,8 +47,10 @@ def write_key(path: Path, kind: str, key: bytes, facts: KeyFacts) -> str:
 
 
 def read_key(path: Path, kind: str) -> Key:
-    """Read a key of this kind."""
+    """Read a key of this kind; other users must not be able to read a secret key."""
     opened, facts = open_facts(path, kind, KeyFacts)
+    if kind == SECRET:
+        check_mode(path)
     opened.expect(TENSOR, "uint8", LENGTH)
     return Key(path, facts, opened.content, opened.tensors()[TENSOR].tobytes())
 

@@ -14,10 +14,12 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import Header, PublishedHeader
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import record_of
+from furlkit.files.secret import FINGERPRINT
 
 # Entry of the options in a header that is not the whole header.
 RECORD, KEPT = "record", "kept"
 KIND = "record"
+DATASET = "dataset"  # Fact of records: fingerprint of the images of a site.
 H = TypeVar("H", bound=Header)
 
 
@@ -26,8 +28,8 @@ class Withheld:
     """Entries that a published header leaves out, and the path of the record.
 
     `shown`: roles of the inputs that remain. `facts` has names by kind of file. Without a
-    `record` the record is beside the file. `secret`: fingerprint of the site's secret,
-    for the record only.
+    `record` the record is beside the file. `secret` and `dataset`: fingerprints of the
+    site's secret and images, for the record only.
     """
 
     shown: frozenset[str] = frozenset()
@@ -36,16 +38,19 @@ class Withheld:
     seed: bool = False
     record: Path | None = None
     secret: str | None = None
+    dataset: dict[str, Any] | None = None
 
     def reduce(self, header: Header) -> PublishedHeader:
         """Return the header to publish, which refers to the whole header."""
         facts = _without(header.facts, self.facts.get(header.kind, ()))
         inputs = {k: v for k, v in header.inputs.items() if k in self.shown}
+        kept = {FINGERPRINT: self.secret, DATASET: self.dataset}
         return PublishedHeader(
             header.kind, header.stage,
             {**_without(header.options, self.options), RECORD: KEPT},
             None if self.seed else header.seed,
-            inputs, facts, full=header, record=self.record, secret=self.secret,
+            inputs, facts, full=header, record=self.record,
+            kept={name: value for name, value in kept.items() if value},
         )  # fmt: skip
 
     def full_header(self, path: Path, header: Header) -> Header:

@@ -16,6 +16,7 @@ from furlkit.files.container.atomic import OWNER
 from furlkit.files.opening import read_bytes
 
 LENGTH = 32
+ENDING = ".secret"  # Of the usual name of the file.
 # Entry of the recorded options of files whose draws come from a secret.
 DRAWN_BY, SECRET = "drawn-by", "secret"
 # Fact of the site's files, and the beginning of the hash.
@@ -31,15 +32,21 @@ def read_secret(path: Path) -> int:
     if len(content) != LENGTH:
         raise InputError(
             f"{path}: has {len(content)} bytes, expected a secret of {LENGTH}; restore the "
-            "file, or remove the file for a new secret"
+            "file. If the secret is lost, remove the file; a new secret makes files of an "
+            "earlier run only with --force, and only if nobody has the old files"
         )
+    check_mode(path)
+    return int.from_bytes(content, "big")
+
+
+def check_mode(path: Path) -> None:
+    """Raise if other users may read a file with a secret."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o077:
         raise InputError(
             f"{path}: others may read the secret (mode {mode:o}, expected 600); run chmod "
             "600, and take a new secret if others have read the file"
         )
-    return int.from_bytes(content, "big")
 
 
 def fingerprint_of(path: Path) -> str:

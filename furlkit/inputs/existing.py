@@ -12,6 +12,7 @@ from furlkit.files.container.header import Header, canonical, shortened
 from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import is_sealed, read_metrics
+from furlkit.inputs.records import check_record
 
 ALREADY = "already there, made from the same inputs with the same options"
 
@@ -39,8 +40,10 @@ def unchanged(options: Any, *outputs: Output) -> list[Existing] | None:
     """Return the outputs, if an earlier run of this command wrote them all; or None.
 
     An output of another command is reported. Unchanged outputs get the current time,
-    because make compares times.
+    because make compares times. A record that this command may not replace is an error.
     """
+    for output in outputs:
+        check_record(output.path, output.kind, output.provenance)
     if options.force or getattr(options, "dry_run", False):
         return None
     existing = []

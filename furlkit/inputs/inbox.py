@@ -23,12 +23,14 @@ from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import ClientId, client_of, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.kinds import KINDS
+from furlkit.files.secret import ENDING as SECRET_ENDING
 from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.members import Admission, admission_of, weights_of
 from furlkit.inputs.parent import EarlierUpload, check_parent, check_round
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import is_anonymous
+from furlkit.inputs.records import check_place, check_places
 from furlkit.inputs.uploads import (
     OpenedUpload,
     Sent,
@@ -86,6 +88,8 @@ def open_uploads(
         if path:
             check_output(path, (*files, *written), flag)
             written += (path,)
+    if options.record:
+        check_place(options.record)
     named = reader.read_named([p for p in options.inputs if p not in folders])
     inbox = Inbox(folders, kind.kinds, reader.read_sent, admission.names)
     taken: dict[Path, Taken[U]] = {}
@@ -109,6 +113,8 @@ def open_uploads(
     name_differences(counted)
     headers = (each.file.header for each in counted)
     anonymous = is_anonymous(options.anonymous, options.record, headers)
+    if anonymous and not options.record:
+        check_places([options.output])
     return replace(options, anonymous=anonymous), clients
 
 
@@ -277,8 +283,13 @@ class Inbox(Generic[U]):
 
     def _opened(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         try:
+            if path.name.endswith(SECRET_ENDING):
+                raise InputError(
+                    f"{path}: is named like the secret of a site, which must not be sent; "
+                    "the site must replace a secret that others have"
+                )
             kind = Container(path).header.kind
-            if kind in ("private", "record"):
+            if kind in KINDS and KINDS[kind].stays:
                 raise InputError(f"{path}: is a {kind} file, which must not be sent")
             if kind not in self._kinds and _is_upload(kind):
                 return None  # A rule passes over the uploads to other rules.

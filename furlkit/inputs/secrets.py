@@ -58,10 +58,15 @@ def is_secret_of(rows: Path, content: str, secret: Path) -> bool:
     expected = header.facts.get(FINGERPRINT)
     if published_by(header) != content or not isinstance(expected, str):
         return False
-    if (found := fingerprint_of(secret)) != expected:
-        remedy = f"give the secret of {rows}"
-        _refuse(secret, found, record_of(rows), expected, remedy)
+    check_fingerprint(secret, expected, rows)
     return True
+
+
+def check_fingerprint(secret: Path, expected: str, drawn: Path) -> None:
+    """Raise if the secret does not have the fingerprint that a file records."""
+    if (found := fingerprint_of(secret)) != expected:
+        record, remedy = record_of(drawn), f"give the secret of {drawn}"
+        _refuse(secret, found, record if record.exists() else drawn, expected, remedy)
 
 
 def _recorded(outputs: Sequence[Path]) -> list[tuple[Path, str]]:

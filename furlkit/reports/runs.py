@@ -13,6 +13,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.heads import Heads
+from furlkit.files.container.read import Container
 from furlkit.files.container.write import RECORD_ENDING, record_of
 from furlkit.files.published import KIND as RECORD
 from furlkit.files.published import completed, records_by_content
@@ -72,6 +73,17 @@ def _with_record(path: Path) -> list[Path]:
     """A single file, and the record beside the file if there is one."""
     record = record_of(path)
     return [path, record] if record.is_file() else [path]
+
+
+def is_of_records(path: Path) -> bool:
+    """Return whether a path is a record, or a folder with records and no other files."""
+    found = False
+    for each in files_below(path, ENDINGS) if path.is_dir() else [path]:
+        with suppress(FurlkitError):
+            if Container(each).header.kind != RECORD:
+                return False
+            found = True
+    return found
 
 
 def objective_of(file: File) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from multiprocessing import get_context
 from os.path import commonpath
 from pathlib import Path
@@ -26,6 +27,7 @@ from furlkit.recipes.status import Status, status
 from furlkit.reports.metrics import read_one
 from furlkit.reports.page.collect import Planned, Problem, Run, collect
 from furlkit.reports.page.page import Extra, build, csv_name
+from furlkit.reports.runs import is_of_records
 from furlkit.reports.summary import grouped
 from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
@@ -65,10 +67,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
     options = fill(ReportOptions, values)
     check_output(options.output, options.audit)
-    folders = records.run_folders(options.runs)
+    folders, kept = _divided(options.runs)
     while True:
         before = [*map(receipts.stamp, folders)]
-        runs = _collect(folders)
+        runs = _collect(folders, kept)
         written = _write(options, runs)
         if not options.watch or not _is_unfinished(runs):
             break
@@ -78,23 +80,33 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return written
 
 
+def _divided(given: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Divide paths into the folders of runs, and records with folders of records."""
+    kept = [path for path in given if path.exists() and is_of_records(path)]
+    # A folder of scores may have records too.
+    places = [p for p in given if p not in kept] or [p for p in kept if p.is_dir()]
+    if not places:
+        raise InputError(f"{kept[0]}: is a record; give the folder of the run too")
+    return records.run_folders(places), kept
+
+
 def _is_unfinished(runs: Sequence[Run]) -> bool:
     return any(run.planned and run.planned.done < run.planned.steps for run in runs)
 
 
-def _collect(folders: Sequence[Path]) -> list[Run]:
+def _collect(folders: Sequence[Path], kept: Sequence[Path]) -> list[Run]:
     """Read the runs, several at a time."""
     names = _names(folders)
     if len(folders) == 1:
-        return [_collect_one(folders[0], names[0])]
+        return [_collect_one(folders[0], names[0], kept)]
     workers = min(len(folders), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, get_context("fork")) as pool:
-        return list(pool.map(_collect_one, folders, names))
+        return list(pool.map(_collect_one, folders, names, repeat(kept)))
 
 
-def _collect_one(folder: Path, name: str) -> Run:
+def _collect_one(folder: Path, name: str, kept: Sequence[Path]) -> Run:
     with no_search_for_garbage():
-        found = collect(folder, name, _planned(folder))
+        found = collect(folder, name, _planned(folder), kept)
     if not (found.planned or found.trainings or found.scores or found.hashes):
         raise InputError(f"{folder}: has no file of furlkit; give the folder of a run")
     return found

@@ -8,6 +8,7 @@ of images, seeds and hashes of files. A site's files may name the site, and cont
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.clients import client_of
 from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.features import read_features
 from furlkit.files.private import read_private
 from furlkit.files.secret import fingerprint_of, read_secret
@@ -145,6 +147,11 @@ class Round:
                 found[f"images of {name}"] = rf"(?<![\w.]){count}(?![\w.])"
         total = sum(count for _, count in self.sites.values())
         found["images of all sites"] = rf"\b{total}\b"
+        for name in self.sites:
+            images = Container(self(f"private_{name}_1")).header.facts["dataset"]
+            hashes = {k: v for k, v in images.items() if k != "examples" and v}
+            assert hashes
+            found |= {f"hash of the {k} of {name}": v for k, v in hashes.items()}
         for secret in self.folder.glob("*.secret"):
             found[f"fingerprint of {secret.name}"] = fingerprint_of(secret)
         for path in self.folder.glob("*.safetensors"):
@@ -225,6 +232,8 @@ def test_records_have_the_whole_header_and_stay(played, run):
     for secret in played.folder.glob(f"{name}.secret"):  # Of fedca, fcl and fedsc.
         for path in (upload.with_suffix(".record"), played(f"private_{name}_1")):
             assert Container(path).header.facts["secret"] == fingerprint_of(secret)
+    images = Container(played(f"private_{name}_1")).header.facts["dataset"]
+    assert Container(upload.with_suffix(".record")).header.facts["dataset"] == images
     assert whole_header(upload).seed == SEEDS[name]
     assert stat.S_IMODE(upload.with_suffix(".record").stat().st_mode) == 0o600
 
@@ -261,7 +270,56 @@ def test_replay_ledger_and_report_need_the_record(fedca, run):
     assert str(model) in done.err and "--record" in done.err
     assert "record" not in run("ledger", fedca.folder, moved.parent).err
     assert run("report", fedca.folder, "-o", fedca.folder / "page.html").code == 0
-    assert "record" in (fedca.folder / "page.html").read_text()
+    assert "give the folder of --record" in (fedca.folder / "page.html").read_text()
+    for kept in (moved.parent, moved):
+        done = run("report", fedca.folder, kept, "-o", fedca.folder / "page.html")
+        assert done.code == 0 and "1 run" in done.out, done.err
+        page = (fedca.folder / "page.html").read_text()
+        assert "eastgate" in page and "give the folder of --record" not in page
+        done = run("report", kept, "-o", fedca.folder / "page.html")
+        assert done.code == 65 and str(kept) in done.err
+        assert "the folder of" in done.err
+
+
+def test_replay_repeats_the_files_of_a_site(fedca, run):
+    name = next(iter(fedca.sites))
+    secret = fedca.folder / f"{name}.secret"
+    given = ("--data", fedca.images / name, "--secret", secret, "--depth", 1)
+    for kind in ("upload", "features-out"):
+        path = fedca(f"{kind}_{name}_1")
+        done = run("replay", path, *given, "--run")
+        assert done.code == 0 and "same bytes" in done.out, done.out + done.err
+    done = run("replay", path, "--run", "--secret", secret, "--depth", 1)
+    assert done.code == 65 and str(path) in done.out and "29 images" in done.out
+    record = path.with_suffix(".record")
+    facts = dict(Container(record).header.facts)
+    del facts["dataset"]
+    header = replace(Container(record).header.unsealed(), facts=facts)
+    write(record, {}, header)
+    done = run("replay", path, *given)
+    assert done.code == 65 and "older" in done.out and "DATASET" in done.out
+
+
+def test_replay_uses_a_secret_for_the_files_of_the_site(fedca, run, refused):
+    name, other, _ = fedca.sites
+    path, missing = fedca(f"features-out_{name}_1"), fedca.folder / "none.secret"
+    given = ("replay", path, "--data", fedca.images / name, "--depth", 1)
+    refused(fedca.folder, 65, [missing, "no such file"], *given, "--secret", missing)
+    wrong = fedca.folder / f"{other}.secret"
+    words = [wrong, path.with_suffix(".record"), "fingerprint"]
+    refused(fedca.folder, 65, words, *given, "--secret", wrong)
+    pairs = (("--data", fedca.images / each) for each in fedca.sites)
+    data = [word for pair in pairs for word in pair]
+    done = run("replay", fedca("dictionary"), *data, "--secret", wrong, "--run")
+    assert done.code == 0, done.out + done.err
+    lines = {line.split(":")[0]: line for line in done.out.splitlines()}
+    assert "same bytes" in lines[str(fedca(f"features-out_{other}_1"))]
+    assert "not known as the secret" in lines[str(path)]
+
+
+def test_replay_refuses_a_record(fedca, refused):
+    record = fedca.folder / "global_1.record"
+    refused(fedca.folder, 65, [record, "is a record"], "replay", record)
 
 
 def test_a_repeated_command_changes_nothing(fedca, run):
@@ -293,6 +351,50 @@ def test_a_record_has_a_place_of_its_own(fedca, run, refused):
     refused(fedca.folder, 2, [taken], *words, "--record", taken, "-o", output)
 
 
+def test_a_record_replaces_no_file_and_no_record_of_another_output(fedca, run, refused):
+    words = ("aggregate", *fedca.files("upload"))
+    first, second = fedca("g1"), fedca("g2")
+    record, text = fedca.folder / "kept.record", fedca.folder / "notes.txt"
+    text.write_text("notes")
+    assert run(*words, "--record", record, "-o", first).code == 0
+    for taken in (first, text, fedca("global_0")):
+        command = (*words, "--record", taken, "-o", second)
+        refused(fedca.folder, 65, [taken, "no record"], *command)
+        refused(fedca.folder, 65, [taken, "no record"], *command, "--force")
+    other = ("aggregate", *fedca.files("upload")[:2], "--record", record)
+    refused(fedca.folder, 65, [record, "another file"], *other, "-o", second)
+    assert run(*other, "-o", first).code == 0
+    assert run(*other, "-o", first, "--force").code == 0
+    first.unlink()
+    assert run(*other, "-o", first).code == 0
+    of_first = second.with_suffix(".record")
+    first.unlink()
+    assert run(*words, "--record", of_first, "-o", first).code == 0
+    refused(fedca.folder, 65, [of_first, "another file"], *words, "-o", second)
+    of_first.unlink()
+    rows = (*fedca.public, "--layer", "z", "-o", fedca("rows"))
+    foreign = fedca.folder / "rows.record"
+    foreign.write_text("notes")
+    model = fedca.files("upload")[0]
+    refused(fedca.folder, 65, [foreign, "no record"], "embed", model, *rows)
+    second.with_suffix(".record").write_text("notes")
+    taken = [second.with_suffix(".record"), "no record"]
+    refused(fedca.folder, 65, taken, *words, "-o", second)
+
+
+def test_the_records_of_a_site_replace_no_file(fedca, refused):
+    name, foreign = next(iter(fedca.sites)), fedca.folder / "new.record"
+    words = ("local-train", fedca("global_0"), "--data", fedca.images / name,
+             "--client", name, *BRIEF, *ROWS, "--secret", fedca.folder / "s",
+             "--private-out", fedca("kept"), "-o", fedca("new"))  # fmt: skip
+    rows = ("--features-out", fedca.folder / "new")
+    refused(fedca.folder, 2, [foreign, "twice"], *words, *rows)
+    foreign.write_text("notes")
+    rows = ("--features-out", fedca("other"))
+    refused(fedca.folder, 65, [foreign, "no record"], *words, *rows)
+    refused(fedca.folder, 65, [foreign, "no record"], *words, *rows, "--force")
+
+
 def test_the_record_of_distill_replaces_no_input(fedca, refused):
     taken = fedca.files("upload")[0]
     words = (
@@ -306,6 +408,8 @@ def test_the_record_of_distill_replaces_no_input(fedca, refused):
     before = taken.read_bytes()
     for path in (taken, fedca("global_0"), fedca("taught")):
         refused(fedca.folder, 2, ["--record", path], *words, "--record", path)
+    model = fedca("global_1")
+    refused(fedca.folder, 65, [model, "no record"], *words, "--record", model)
     assert taken.read_bytes() == before
 
 

@@ -110,6 +110,7 @@ def test_a_broken_or_open_secret_is_refused(site, run, length, mode, word):
     secret.chmod(mode)
     done = run(*train(site, "instahide", "--secret", secret))
     assert done.code == 65 and str(secret) in done.err and word in done.err
+    assert "for a new secret" not in done.err
 
 
 def test_an_audit_needs_the_secret(site, run, refused):

@@ -159,6 +159,29 @@ def test_a_replaced_public_key_is_refused(sites, refused, run):
     refused(some.world.folder, 65, [some.masked[0], "roster", "same keys"], *words)
 
 
+def test_a_public_key_is_replaced_only_with_renew(sites, refused):
+    some = sites()
+    key, other = some.path("key", "s0"), some.path("other", "s0")
+    words = ("mask", "key", some.world.model, "--client", "s0", "-o", key)
+    for secret in (other, some.path("secret", "s1")):
+        more = ("--secret-out", secret)
+        word = "public key of another" if secret == other else "client s1"
+        refused(some.world.folder, 65, [word], *words, *more)
+        refused(some.world.folder, 65, [word], *words, *more, "--dry-run")
+    assert some.key("s0").code == 0
+
+
+def test_others_must_not_read_the_secret_key_and_the_list_of_masks(sites, refused):
+    some = sites()
+    secret = some.path("secret", "s0")
+    secret.chmod(0o644)
+    refused(some.world.folder, 65, [secret, "others may read"], *some.words("s0"))
+    secret.chmod(0o600)
+    some.mask()
+    used = secret.with_name(f"{secret.name}.used")
+    assert stat.S_IMODE(used.stat().st_mode) == 0o600
+
+
 def test_a_secret_key_must_belong_to_the_public_key(sites, refused):
     some = sites()
     own = some.path("key", "s0").read_bytes()

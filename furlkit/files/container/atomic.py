@@ -58,9 +58,11 @@ def replacing(
             part.unlink()
 
 
-def write_bytes(path: Path, content: bytes, flush: bool = True) -> None:
+def write_bytes(
+    path: Path, content: bytes, flush: bool = True, mode: int = EVERYBODY
+) -> None:
     """Write a small file at once."""
-    with replacing(path, flush) as stream:
+    with replacing(path, flush, mode) as stream:
         stream.write(content)
 
 

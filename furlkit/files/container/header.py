@@ -56,12 +56,12 @@ class PublishedHeader(Header):
     """Header without entries that stay with the writer of the file.
 
     `full` is the whole header, for the file `record`; None is a file beside the output.
-    The record also has the fingerprint of the site's `secret`, if known.
+    `kept` are further facts for the record.
     """
 
     full: Header
     record: Path | None = None
-    secret: str | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 def canonical(value: Any) -> str:

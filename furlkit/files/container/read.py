@@ -28,6 +28,7 @@ from furlkit.files.container.layout import Entry, located, table
 from furlkit.files.opening import open_regular, reading
 
 FLOATS = "float16 float32 float64"
+_SECRET = 32  # Bytes of the secret of a site.
 _COPY_AGAIN = "copy it again or re-create it"
 Tensors = dict[str, np.ndarray]
 Pieces = Iterator[tuple[Entry, np.ndarray]]
@@ -324,6 +325,12 @@ def check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> Non
 
 
 def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
+    # No text of these bytes: the file may be the secret of a site (files/secret.py).
+    if size == _SECRET and length > size - 8:
+        raise InputError(
+            f"{path}: has {size} bytes and is no safetensors file; this may be the "
+            "secret of a site, which must stay at the site: never send or print the file"
+        )
     if size < 10:
         raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
     # A valid length may begin with these bytes too, but then the length fits the file.
@@ -342,8 +349,8 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
         )
     if length > size - 8:
         raise InputError(
-            f"{path}: not a safetensors file, or truncated: the header should take "
-            f"{length} bytes, the file has {size}; {_COPY_AGAIN}"
+            f"{path}: not a safetensors file, or truncated: the header is longer than "
+            f"the file of {size} bytes; {_COPY_AGAIN}"
         )
     if length > LIMIT:
         raise InputError(

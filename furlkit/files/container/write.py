@@ -67,7 +67,7 @@ def write(
         stream.seek(0)
         stream.write(seal.with_digits(head, "check", seal.UNSEALED, check))
         if isinstance(header, PublishedHeader):
-            _write_record(header.record or record_of(path), header, content)
+            _write_record(path, header, content)
     return content
 
 
@@ -76,12 +76,11 @@ def record_of(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".safetensors") + RECORD_ENDING)
 
 
-def _write_record(path: Path, header: PublishedHeader, content: str) -> None:
+def _write_record(output: Path, header: PublishedHeader, content: str) -> None:
     """Write the whole header of a published file, readable by the user only."""
-    full = header.full
+    path, full = header.record or record_of(output), header.full
     facts = {"published": content, "kind": full.kind, "facts": full.facts}
-    if header.secret:
-        facts["secret"] = header.secret
+    facts |= {**header.kept, "output": output.name}
     write(path, {}, replace(full, kind="record", facts=facts), OWNER)
 
 

@@ -163,10 +163,15 @@ class Run:
         return max((*trained, *(score.round for score in self.scores)), default=0)
 
 
-def collect(folder: Path, name: str, planned: Planned | None) -> Run:
-    """Read the files of a run; broken files become problems."""
+def collect(
+    folder: Path, name: str, planned: Planned | None, kept: Sequence[Path] = ()
+) -> Run:
+    """Read the files of a run; broken files become problems.
+
+    `kept`: records, and folders of records, that complete the headers of files.
+    """
     with console.collected() as warned:
-        files = read_files([folder])
+        files = read_files([folder, *kept])
         metrics, results = _documents(folder)
         ledger = ledger_of(files)
         models = [
@@ -185,6 +190,8 @@ def collect(folder: Path, name: str, planned: Planned | None) -> Run:
         found.append(Problem("warning", "stale score", text))
     splits = [file for file in files if file.kind == "partition"]
     last, scores = _last(files), tuple(_scores(metrics))
+    epsilon = _epsilon(last, scores)
+    found += _unprotected(last, epsilon)
     return Run(
         folder,
         name,
@@ -199,8 +206,8 @@ def collect(folder: Path, name: str, planned: Planned | None) -> Run:
         outgoing=tuple(_outgoing(ledger.transfers)),
         results=results,
         versions=tuple(sorted({v for _, v in read if v})),
-        last=(str(last.path), last.content) if last else None,
-        epsilon=_epsilon(last, scores),
+        last=(str(last[-1].path), last[-1].content) if last else None,
+        epsilon=epsilon,
         hashes=tuple(_hashes(files, folder)),
         methods=_methods(files, metrics),
     )
@@ -268,21 +275,41 @@ def _outgoing(transfers: Iterable[Any]) -> Iterator[Outgoing]:
         yield Outgoing(kind, files[0].path.name, texts)
 
 
-def _last(files: Iterable[File]) -> File | None:
-    """The last global model."""
+def _last(files: Iterable[File]) -> list[File]:
+    """The global models of the last round, by path."""
     models = [f for f in files if f.kind == "checkpoint"]
     models = [f for f in models if f.facts.get("role") == "global"]
     numbered = [f for f in models if type(f.facts.get("round")) is int]
-    if not numbered:
-        return None
-    return max(numbered, key=lambda file: (file.facts["round"], str(file.path)))
+    end = max((f.facts["round"] for f in numbered), default=0)
+    return sorted(
+        (f for f in numbered if f.facts["round"] == end), key=lambda f: str(f.path)
+    )
 
 
-def _epsilon(last: File | None, scores: Iterable[Scored]) -> float | None:
-    """Epsilon of the last global model; of the scored models if no model is there."""
+def _epsilon(last: Sequence[File], scores: Iterable[Scored]) -> float | None:
+    """Epsilon of the last global model; of the scored models if no model is there.
+
+    Of several models of the last round, the largest epsilon.
+    """
+    known = (s.epsilon for s in scores)
     if last:
-        return _number(lookup(last.facts, "privacy.epsilon"))
-    return max((s.epsilon for s in scores if s.epsilon is not None), default=None)
+        known = (_epsilon_of(model) for model in last)
+    return max((each for each in known if each is not None), default=None)
+
+
+def _epsilon_of(model: File) -> float | None:
+    return _number(lookup(model.facts, "privacy.epsilon"))
+
+
+def _unprotected(last: Sequence[File], epsilon: float | None) -> Iterator[Problem]:
+    """Name models without noise beside a model with noise."""
+    for model in last if epsilon is not None else ():
+        if _epsilon_of(model) is None:
+            text = (
+                f"{model.path}: has no noise and no guarantee of privacy; epsilon "
+                f"{epsilon:.6g} is of another model of round {model.facts['round']}"
+            )
+            yield Problem("warning", "privacy", text)
 
 
 def _hashes(files: Iterable[File], folder: Path) -> Iterator[tuple[str, str]]:

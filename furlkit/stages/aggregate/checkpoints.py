@@ -34,6 +34,7 @@ from furlkit.inputs.existing import Output, existing_result, unchanged
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.records import check_record
 from furlkit.inputs.uploads import UploadOptions, check_enough, provenance_of
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
@@ -211,6 +212,7 @@ def _made(
     report: Path | None,
 ) -> tuple[str, dict[str, Any]]:
     """Write the report and the model, unless they exist."""
+    check_record(options.output, "checkpoint", provenance)
     line, data = _line(options, job, facts), _data(job, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
     if report and not options.dry_run and not _reported(options, report, known):

@@ -20,6 +20,7 @@ from furlkit.inputs.publishing import (
     withheld_by_server,
     withheld_by_site,
 )
+from furlkit.inputs.records import check_place
 from furlkit.inputs.settings import fill
 from furlkit.stages.distill.lesson import DistillOptions, Lesson
 
@@ -57,6 +58,7 @@ def _check_output(options: DistillOptions) -> None:
     if options.record:
         files = (*options.sources, *known, options.output)
         check_output(options.record, files, "--record")
+        check_place(options.record)
 
 
 def _provenance(options: DistillOptions, lesson: Lesson) -> Provenance:

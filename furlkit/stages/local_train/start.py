@@ -1,6 +1,6 @@
 """Files common to the clients, provenance, and existing results; without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
 from furlkit.inputs.publishing import is_site
+from furlkit.inputs.records import check_places
 from furlkit.inputs.sites import images_of, is_of_images, site_provenance
 from furlkit.models.description import Architecture, full_architecture
 from furlkit.stages.local_train.options import LocalTrainOptions
@@ -49,6 +50,9 @@ class Start:
 
 def open_start(options: LocalTrainOptions) -> Start:
     """Open and check partition, global model and images."""
+    for client in options.clients:
+        if is_site(client, options.partition):
+            check_places(_sent_files(options, client))
     if options.signers:
         check_received(options.signers, _signed_files(options))
     partition = read_partition(options.partition) if options.partition else None
@@ -99,7 +103,14 @@ def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Pro
     withheld = None
     if is_site(client, partition):
         withheld = withheld_with_draws("local-train", options.values, client)
+        withheld = replace(withheld, dataset=start.images.fingerprint)
     return Provenance("local-train", resolved, options.seed, contents, withheld)
+
+
+def _sent_files(options: LocalTrainOptions, client: ClientId) -> list[Path]:
+    """Files of a client for others."""
+    sent = [each.path for each in options.written if each.file.direction == "sent"]
+    return [fill(path, client) for path in (str(options.output), *sent)]
 
 
 def drawn_files(start: Start, client: ClientId) -> list[Path]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import EXPECTED, client_of
+from furlkit.files.container.read import Container
 from furlkit.files.keys import (
     PUBLIC,
     SECRET,
@@ -40,8 +41,12 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     facts = _facts(options)
     line = f"{options.output}: public key of client {facts.client} for run {facts.run}"
     data: dict[str, Any] = {"client": facts.client, "run": facts.run}
+    existing = _existing(options, facts)
+    _check_public(options, existing)
     if not options.dry_run:
-        secret = _secret(options, facts)
+        secret = existing or new_secret()
+        if existing is None:  # Before the public key.
+            write_key(options.secret_out, SECRET, secret, facts)
         data["key"] = public_of(secret).hex()
         data["content"] = write_key(options.output, PUBLIC, public_of(secret), facts)
     return line, data
@@ -59,18 +64,36 @@ def _facts(options: KeyOptions) -> KeyFacts:
     return KeyFacts(client, model.run)
 
 
-def _secret(options: KeyOptions, facts: KeyFacts) -> bytes:
-    """Secret key of the site; written before the public key."""
+def _existing(options: KeyOptions, facts: KeyFacts) -> bytes | None:
+    """Existing secret key of the site; None for a new key."""
     path = options.secret_out
-    if path.exists() and not options.renew:
-        existing = read_key(path, SECRET)
-        if existing.facts != facts:
-            raise InputError(
-                f"{path}: is the secret key of client {existing.facts.client} for run "
-                f"{existing.facts.run}, expected client {facts.client} and run "
-                f"{facts.run}; choose another --secret-out"
-            )
-        return existing.key
-    secret = new_secret()
-    write_key(path, SECRET, secret, facts)
-    return secret
+    if options.renew or not path.exists():
+        return None
+    existing = read_key(path, SECRET)
+    if existing.facts != facts:
+        raise InputError(
+            f"{path}: is the secret key of client {existing.facts.client} for run "
+            f"{existing.facts.run}, expected client {facts.client} and run "
+            f"{facts.run}; choose another --secret-out"
+        )
+    return existing.key
+
+
+def _check_public(options: KeyOptions, secret: bytes | None) -> None:
+    """Refuse to replace the public key of another secret key."""
+    path = options.output
+    if options.renew or not _is_public_key(path):
+        return
+    if secret is None or read_key(path, PUBLIC).key != public_of(secret):
+        raise InputError(
+            f"{path}: is the public key of another secret key than "
+            f"{options.secret_out}; give that secret key, or choose another -o; --renew "
+            "replaces the key, and all sites must mask again"
+        )
+
+
+def _is_public_key(path: Path) -> bool:
+    try:
+        return path.exists() and Container(path).header.kind == PUBLIC
+    except FurlkitError:
+        return False

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
-from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.atomic import OWNER, write_bytes
 from furlkit.files.container.header import canonical
 from furlkit.files.opening import read_bytes
 
@@ -39,7 +39,7 @@ def note_use(secret: Path, use: dict[str, Any], sent: dict[str, Any]) -> None:
     line, lines = {"use": use, "sent": sent}, _lines(secret)
     if line not in lines:
         text = "".join(f"{canonical(each)}\n" for each in (*lines, line))
-        write_bytes(used_of(secret), text.encode())
+        write_bytes(used_of(secret), text.encode(), mode=OWNER)
 
 
 def _lines(secret: Path) -> list[dict[str, Any]]:

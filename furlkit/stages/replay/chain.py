@@ -14,7 +14,9 @@ from furlkit.files.container.header import Header, check_types
 from furlkit.files.container.read import Container
 from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import first_line
-from furlkit.files.published import completed, records_by_content
+from furlkit.files.published import DATASET, completed, records_by_content
+from furlkit.files.published import KIND as RECORD
+from furlkit.files.secret import FINGERPRINT
 from furlkit.reports.text import lookup
 
 PLANNED = Path("plan", "recipe.json")  # A file in the folder of a planned run.
@@ -23,10 +25,14 @@ MOST_FILES = 10_000  # Limit of the search in a folder that the user did not nam
 
 @dataclass(frozen=True)
 class Link:
-    """A file of the chain and the file's parents by role; a missing parent is None."""
+    """A file of the chain and the file's parents by role; a missing parent is None.
+
+    `kept`: facts of the record that are in no header, like fingerprints.
+    """
 
     path: Path
     header: Header
+    kept: dict[str, Any] = field(default_factory=dict)
     parents: dict[str, "Link | None"] = field(default_factory=dict)
 
     @property
@@ -35,8 +41,17 @@ class Link:
         return [role for role, parent in self.parents.items() if parent is None]
 
     @property
+    def secret(self) -> str | None:
+        """Fingerprint of the secret that drew the file; None in older files."""
+        known = self.kept.get(FINGERPRINT, self.header.facts.get(FINGERPRINT))
+        return known if isinstance(known, str) else None
+
+    @property
     def dataset(self) -> dict[str, Any]:
         """Fingerprint of the images of the file; empty if no header has a fingerprint."""
+        recorded = self.kept.get(DATASET)
+        if isinstance(recorded, dict) and recorded:
+            return recorded
         parents = (link.header for link in self.parents.values() if link)
         for header in (self.header, *parents):
             images = lookup(header.facts, "data.images")  # Of scores.
@@ -92,9 +107,14 @@ def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
             found.setdefault(header.content, Link(path, header))
     records = records_by_content(link.header for link in found.values())
     return {
-        content: replace(link, header=completed(link.header, records.get(content)))
+        content: _completed(link, records.get(content))
         for content, link in found.items()
     }
+
+
+def _completed(link: Link, record: Header | None) -> Link:
+    kept = record.facts if record else {}
+    return replace(link, header=completed(link.header, record), kept=kept)
 
 
 def _below(folders: Iterable[Path]) -> Iterator[Path]:
@@ -111,7 +131,12 @@ def _below(folders: Iterable[Path]) -> Iterator[Path]:
 def header_of(path: Path) -> Header:
     """The header of a file, or a header made from the entries of scores."""
     if not first_line(path).lstrip().startswith(b"{"):
-        return Container(path).header
+        header = Container(path).header
+        if header.kind == RECORD:
+            raise InputError(
+                f"{path}: is a record; give the published file, which the record describes"
+            )
+        return header
     document = read_metrics(path)
     names = ("data", "clients", "untrained", "checkpoint")
     header = Header(
@@ -140,7 +165,7 @@ def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
     """
     header = header_of(path)
     same = found.get(header.content)  # With the entries of a record.
-    first = Link(path, same.header if same else header)
+    first = replace(same, path=path) if same else Link(path, header)
     known = {**found, first.header.content: first}
     taken, generation = {}, [first.header.content]
     while generation and (depth is None or depth > 0):
@@ -161,7 +186,7 @@ def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
 
 def _with_parents(link: Link, known: dict[str, Link]) -> Link:
     parents = {role: known.get(content) for role, content in _contents(link).items()}
-    return Link(link.path, link.header, parents)
+    return replace(link, parents=parents)
 
 
 def _contents(link: Link) -> dict[str, str]:

@@ -18,7 +18,8 @@ from typing import Any
 
 from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.files.secret import DRAWN_BY, SECRET
+from furlkit.files.secret import DRAWN_BY, SECRET, fingerprint_of, read_secret
+from furlkit.inputs.secrets import check_fingerprint
 from furlkit.inputs.settings import fill
 from furlkit.stages.replay.chain import (
     Link,
@@ -101,6 +102,10 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _remakes(options: ReplayOptions, into: Path) -> list[Remake]:
+    if options.secret:
+        read_secret(
+            options.secret
+        )  # Before the commands, which write a missing secret.
     for folder in options.among:
         if not folder.is_dir():
             raise InputError(f"--among {folder}: no such folder")
@@ -121,7 +126,8 @@ def _remakes(options: ReplayOptions, into: Path) -> list[Remake]:
         )
         for link in links
     ]
-    remakes = [_with_secret(remake, options.secret) for remake in remakes]
+    named = remakes[-1].link
+    remakes = [_with_secret(remake, options.secret, named) for remake in remakes]
     _check_into(into, remakes)
     return remakes
 
@@ -137,8 +143,12 @@ def _remake(link: Link, output: Path, find: Find, root: Path | None) -> Remake:
     return Remake(link, output, words, lacking)
 
 
-def _with_secret(remake: Remake, secret: Path | None) -> Remake:
-    """Add the site's secret to a command with draws by the secret."""
+def _with_secret(remake: Remake, secret: Path | None, named: Link) -> Remake:
+    """Add the site's secret to a command with draws by the secret.
+
+    The secret is of the site that wrote the named file; files of other sites have other
+    fingerprints. Without a fingerprint, the client decides.
+    """
     if remake.open or remake.link.header.options.get(DRAWN_BY) != SECRET:
         return remake
     if secret is None:
@@ -147,7 +157,17 @@ def _with_secret(remake: Remake, secret: Path | None) -> Remake:
             words=[],
             open="a secret of the site chose the shared rows; give --secret FILE",
         )
-    return replace(remake, words=[*remake.words, "--secret", path_word(secret)])
+    link = remake.link
+    if link.secret and link is named:
+        check_fingerprint(secret, link.secret, link.path)
+    client = link.header.facts.get("client")
+    fits = client == named.header.facts.get("client")
+    if link.secret:
+        fits = fingerprint_of(secret) == link.secret
+    if fits:
+        return replace(remake, words=[*remake.words, "--secret", path_word(secret)])
+    lacking = f"{secret} is not known as the secret of client {client}"
+    return replace(remake, words=[], open=lacking)
 
 
 def _with_groups(remake: Remake, root: Path | None, tables: list[Path]) -> Remake:

@@ -187,8 +187,13 @@ def _audited_data(link: Link, find: Find) -> tuple[Words, str]:
 
 
 def _not_found(fingerprint: Any) -> str:
-    images = fingerprint.get("examples") if isinstance(fingerprint, dict) else None
-    return f"the {images or 'unknown'} images are not found; name the dataset by --data"
+    if not isinstance(fingerprint, dict) or not fingerprint:
+        return (
+            "no header names the images, and a record of an older furlkit does not either; "
+            "write the images instead of DATASET"
+        )
+    images = fingerprint.get("examples") or "unknown"
+    return f"the {images} images are not found; name the dataset by --data"
 
 
 def _data(link: Link, find: Find) -> tuple[Words, str]:
@@ -276,6 +281,7 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
     """Kinds of output files by option, without reports for people."""
     options = COMMANDS[link.header.stage].options.values()
     found: dict[str, tuple[str, ...]] = {}
+    kept: dict[str, tuple[str, ...]] = {}
     for option in options:
         kind = option.kind
         if not isinstance(kind, File) or not kind.written:
@@ -286,7 +292,10 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             continue  # Beside the output.
         elif is_kind(kind.kinds[0]) and _is_written(link.header, option, options):
             found[f"--{option.name}"] = kind.kinds
-    return found
+        elif kind.direction == "kept" and kind.per_client:
+            kept[f"--{option.name}"] = kind.kinds
+    # Shared files may need a private file, which no header of an upload names.
+    return {**found, **kept} if len(found) > 1 else found
 
 
 def _is_written(header: Header, option: Option, options: Collection[Option]) -> bool:
@@ -305,7 +314,7 @@ def _is_written(header: Header, option: Option, options: Collection[Option]) -> 
         return needed or len(_writing(header.kind, options)) == 1
     if option.kind.direction == "kept" and not _is_main(header.kind, options):
         return True
-    return option.kind.role in header.facts
+    return bool(needing and needed) or option.kind.role in header.facts
 
 
 def _is_main(kind: str, options: Collection[Option]) -> bool:

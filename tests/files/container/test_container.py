@@ -261,3 +261,25 @@ def test_another_checksum_in_the_header_is_found_by_the_content_hash_too(tmp_pat
     opened.verify()
     with pytest.raises(InputError, match="checksum"):
         opened.verified_tensors("content")
+
+
+@pytest.mark.parametrize("start", [b"{", b"PK", b"\x80", b"-----BEG", b"secret!!"])
+def test_no_message_prints_bytes_of_a_secret(tmp_path, start, run):
+    path = tmp_path / "s.secret"
+    path.write_bytes(start + bytes(range(100, 132 - len(start))))
+    with pytest.raises(InputError) as caught:
+        Container(path)
+    message = str(caught.value)
+    assert str(path) in message and "secret of a site" in message
+    assert "copy it again" not in message
+    assert str(int.from_bytes(path.read_bytes()[:8], "little")) not in message
+    if start != b"{":  # Otherwise inspect reads JSON.
+        done = run("inspect", path)
+        assert done.code == 65 and message in done.err
+
+
+def test_a_file_that_is_too_short_does_not_print_the_first_bytes(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"12345678" * 5)
+    with pytest.raises(InputError, match="longer than the file of 40 bytes"):
+        Container(path)

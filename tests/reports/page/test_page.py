@@ -282,5 +282,13 @@ def test_epsilon_is_of_the_last_global_model(report, folder, forge):
     known = {"privacy": {"epsilon": 7.654, "delta": 1e-5}}
     forge(folder / "r001" / "global.safetensors", facts=known)
     assert "7.654" not in report(folder).sections["runs"]
+    plain = folder / "r002" / "without_noise.safetensors"
+    shutil.copy(folder / "r002" / "global.safetensors", plain)
     forge(folder / "r002" / "global.safetensors", facts=known)
-    assert "7.654" in report(folder).sections["runs"]
+    page = report(folder)
+    assert "7.654" in page.sections["runs"]
+    assert "without_noise.safetensors: has no noise" in page.sections["problems"]
+    plain.unlink()
+    page = report(folder)
+    assert "7.654" in page.sections["runs"]
+    assert "has no noise" not in page.sections["problems"]

@@ -101,7 +101,17 @@ def the_global_model(world, inbox: Path, forge) -> None:
     shutil.copy(world.model, inbox / "bad")
 
 
+def secret(world, inbox: Path, forge) -> None:
+    (inbox / "bad.secret").write_bytes(os.urandom(32))
+
+
+def dataset(world, inbox: Path, forge) -> None:
+    forge(Path(shutil.copy(world.clients[2], inbox / "bad")), kind="dataset")
+
+
 BAD: dict[Callable, str] = {
+    secret: "secret of a site, which must not be sent",
+    dataset: "dataset file, which must not be sent",
     private: "private",
     of_another_round: "round 2",
     of_another_model: "another model",

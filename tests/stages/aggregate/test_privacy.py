@@ -149,6 +149,19 @@ def test_a_client_decides_neither_about_the_state_nor_about_the_seed(
     assert facts.state is None and facts.init_seed is None
 
 
+def test_the_record_of_a_noisy_model_is_not_replaced(folder, private):
+    """The same command draws other noise: nobody can make the first model again."""
+    record = folder / "kept" / "r.record"
+    assert private("--record", record).code == 0
+    before = record.read_bytes()
+    moved = folder / "elsewhere"
+    moved.mkdir()
+    (folder / "out").rename(moved / "out")
+    done = private("--record", record)
+    assert done.code == 65 and str(record) in done.err and "another file" in done.err
+    assert record.read_bytes() == before
+
+
 def test_epsilon_is_rounded_up():
     assert rounded_up(4.37712341) == 4.37713
     assert rounded_up(0.5) == 0.5 and rounded_up(123456789.0) == 123457000.0
