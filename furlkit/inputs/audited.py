@@ -18,7 +18,7 @@ from furlkit.files.container.write import record_of
 from furlkit.files.features import Features
 from furlkit.files.journal import Journal
 from furlkit.files.partition import Partition
-from furlkit.files.published import published_by
+from furlkit.files.published import DATASET, published_by
 
 
 def check_started_from(model: Checkpoint, parent: Checkpoint) -> None:
@@ -183,7 +183,7 @@ def is_recorded(path: Path, content: str, images: ImageSet) -> bool:
         header = Container(record).header
     except FurlkitError:
         return False
-    dataset = header.facts.get("dataset")
+    dataset = header.facts.get(DATASET)
     if published_by(header) != content or not _comparable(dataset, images):
         return False
     if difference := same_dataset(dataset, images.fingerprint):
