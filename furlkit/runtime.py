@@ -190,6 +190,7 @@ def start(runtime: Runtime) -> "torch.device":
     _check_imported(runtime.isa)
     device = device_of(runtime)
     torch.set_num_threads(runtime.threads)
+    _limit_numpy(runtime.threads)
     _keep_freed_memory()
     if runtime.gpu_memory is not None:
         _limit_memory(device, runtime.gpu_memory)
@@ -211,6 +212,17 @@ def _choose_algorithms(deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.backends.cudnn.benchmark = not deterministic
     torch.backends.cuda.matmul.allow_tf32 = not deterministic
+
+
+def _limit_numpy(threads: int) -> None:
+    """Limit the threads of numpy's matrix products, which torch's limit does not cover.
+
+    Threads of several processes on one core wait for each other in busy loops: ten
+    times the time for small matrices.
+    """
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(threads, user_api="blas")
 
 
 def _limit_memory(device: "torch.device", fraction: float) -> None:

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from furlkit import runtime
 from furlkit.errors import FurlkitError, UsageError
-from furlkit.runtime import Runtime, cpu_flags, set_isa
+from furlkit.runtime import Runtime, cpu_flags, set_isa, start
 from furlkit.training.run import naming
 from tests.helpers import furlkit
 
@@ -298,3 +299,9 @@ def test_fast_changes_no_byte_on_a_cpu(world):
     assert furlkit(*words, *short, outputs[1], "--fast") == 0
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert algorithms() == before
+
+
+def test_numpy_has_as_many_threads_as_the_stage():
+    start(Runtime("cpu", 1))
+    pools = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    assert pools and {pool["num_threads"] for pool in pools} == {1}

@@ -136,17 +136,10 @@ def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
             # A plugin is not an option, but options record the plugin used.
             before = "" if key.startswith("plugin ") else prefix
             shown, old_shown = _shown(now), _shown(was)
-            # The beginnings of long texts are often equal.
-            short = shown != old_shown and not _is_prose(now, was)
+            differs = shown != old_shown  # The beginnings of long texts may be equal.
             text = f"{before}{key} {shown}, was {old_shown}"
-            found.append(text if short else f"another {before}{key}")
+            found.append(text if differs else f"another {before}{key}")
     return found
-
-
-def _is_prose(*values: Any) -> bool:
-    """Return whether a value is a text of words that is cut for a message."""
-    texts = [value for value in values if isinstance(value, str)]
-    return any(" " in text and shortened(text) != text for text in texts)
 
 
 def _shown(value: Any) -> str:

@@ -67,8 +67,11 @@ def test_rows_that_do_not_fit_are_refused(folder, refused, rows, counts, facts, 
     refused(folder, 65, ["c2", word], *line)
 
 
-def test_too_few_rows_are_refused(folder, refused):
-    refused(folder, 2, ["--centroids 5"], *words(folder, "--centroids", 5))
+def test_too_few_rows_are_named_and_give_fewer_centroids(folder, run):
+    outcome = run(*words(folder, "--centroids", 5))
+    assert outcome.code == 0 and "only 4 rows" in outcome.err
+    assert len(read_features(folder / "out").rows) == 4
+    assert run(*words(folder, "--centroids", 5, "--force", "--strict")).code == 65
 
 
 def test_a_client_that_claims_most_images_is_named(folder, run):
