@@ -20,7 +20,6 @@ from furlkit.cli.values import type_of
 from furlkit.errors import UsageError, did_you_mean
 from furlkit.files import bugs, late, receipts
 from furlkit.files.lock import holding
-from furlkit.training import signals
 
 CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes pass a preset to every stage; presets may lack tables for these commands.
@@ -299,11 +298,7 @@ def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:
     """Import a stage, call the stage, and print the results."""
-    # An exception inside torch's C++ code during the import would abort the process.
-    with signals.deferring():
-        run = resolve_name(stage)
-    signals.stop()
-    tell(run(values))
+    tell(resolve_name(stage)(values))
 
 
 @contextmanager

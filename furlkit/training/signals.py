@@ -1,6 +1,7 @@
 """SIGTERM, SIGUSR1 (sent by clusters before time runs out), SIGHUP, and Ctrl-C.
 
-Outside a training, signals end the program immediately, or after the import of torch.
+Outside a training, signals end the program immediately, or after an import of torch: an
+exception inside torch's C++ code during the import would abort the process.
 Inside a training, the loop saves progress after the current step. A signal after a
 loop's last check stops the next loop, after the first step.
 """
@@ -14,12 +15,14 @@ from furlkit.errors import Stopped
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 _RETRY = 0.01  # Seconds.
+_WITH_CODE = ("torch", "torchvision")  # Packages whose C++ code runs Python's imports.
 
 
 class _Requests:
     """Signal that requested a stop, and True if a loop will check the request.
 
-    `lost`: signal of an exception dropped by Python.
+    `lost`: signal to handle a moment later, during an import or after Python has dropped
+    the exception.
     """
 
     def __init__(self) -> None:
@@ -46,8 +49,22 @@ def _handle(number: int, _frame: object) -> None:
     # A second signal does not wait for the step to end.
     if _requests.deferred and _requests.received is None:
         _requests.received = number
-        return
-    _raise(number)
+    elif any(map(_is_imported_now, _WITH_CODE)):
+        _retry(number)
+    else:
+        _raise(number)
+
+
+def _is_imported_now(package: str) -> bool:
+    """Return whether the import of a package has begun and not ended."""
+    spec = getattr(sys.modules.get(package), "__spec__", None)
+    return getattr(spec, "_initializing", False)
+
+
+def _retry(number: int) -> None:
+    """Handle the signal a moment later."""
+    _requests.lost = number
+    signal.setitimer(signal.ITIMER_REAL, _RETRY)
 
 
 def _raise(number: int) -> None:
@@ -63,8 +80,7 @@ def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
     Imports are full of such callbacks; `__del__` drops exceptions too.
     """
     if isinstance(lost.exc_value, Stopped | KeyboardInterrupt):
-        _requests.lost = getattr(lost.exc_value, "number", signal.SIGINT)
-        signal.setitimer(signal.ITIMER_REAL, _RETRY)
+        _retry(getattr(lost.exc_value, "number", signal.SIGINT))
     else:
         sys.__unraisablehook__(lost)
 

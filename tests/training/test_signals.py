@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 import weakref
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,18 @@ def test_a_stop_that_python_drops_is_raised_again():
     kept = weakref.ref(thing, lambda _: send(signal.SIGTERM))
     del thing
     assert kept() is None
+    with pytest.raises(Stopped):
+        time.sleep(2)
+
+
+def test_a_signal_waits_for_the_end_of_an_import_of_torch(monkeypatch):
+    """An exception inside torch's C++ code would abort the process."""
+    module = ModuleType("torch")
+    module.__spec__ = SimpleNamespace(_initializing=True)
+    monkeypatch.setitem(sys.modules, "torch", module)
+    send(signal.SIGTERM)
+    time.sleep(0.05)  # No exception.
+    module.__spec__._initializing = False
     with pytest.raises(Stopped):
         time.sleep(2)
 
