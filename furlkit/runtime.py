@@ -217,8 +217,7 @@ def _choose_algorithms(deterministic: bool) -> None:
 def _limit_numpy(threads: int) -> None:
     """Limit the threads of numpy's matrix products, which torch's limit does not cover.
 
-    Threads of several processes on one core wait for each other in busy loops: ten
-    times the time for small matrices.
+    Threads of several processes on one core wait for each other in busy loops.
     """
     from threadpoolctl import threadpool_limits
 

@@ -102,10 +102,8 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _remakes(options: ReplayOptions, into: Path) -> list[Remake]:
-    if options.secret:
-        read_secret(
-            options.secret
-        )  # Before the commands, which write a missing secret.
+    if options.secret:  # Commands would write a missing secret.
+        read_secret(options.secret)
     for folder in options.among:
         if not folder.is_dir():
             raise InputError(f"--among {folder}: no such folder")
