@@ -25,7 +25,8 @@ COMMAND = command("compare",
     have no probe std.
 
     A difference has an interval over seeds, which covers both kinds of noise, and a note
-    if the interval includes 0. "Probes alone" is the difference that probes can show
+    if the interval includes 0, with the number of seeds whose interval would exclude 0 if
+    the mean and the deviation stay. "Probes alone" is the difference that probes can show
     between two models of equal quality: two standard errors, 2 sqrt((a^2 + b^2) / n),
     with the probe se of both sides, a and b, and the number of pairs n. A smaller
     difference has the note "within probe noise". A single seed gives no interval; probes

@@ -16,6 +16,7 @@ from furlkit.reports.summary import summarise
 
 CONFIDENCE = 0.95
 Z = 1.959964  # Quantile of the normal distribution for 95 %.
+MOST_SEEDS = 1000  # Nobody trains more.
 Probes = Sequence[Sequence[float]]  # For each model, the scores of its probes.
 
 
@@ -66,6 +67,20 @@ class Difference(NamedTuple):
         return None if most is None else abs(self.effect.estimate) < most
 
     @property
+    def seeds_needed(self) -> int | None:
+        """Seeds whose t interval would exclude 0, with this mean and this deviation.
+
+        None for intervals of other kinds, and if more than `MOST_SEEDS` are needed.
+        """
+        estimate, _, high, _ = self.effect
+        if self.interval != "t" or high is None:
+            return None
+        deviation = (high - estimate) * sqrt(self.n) / t_quantile(self.n)
+        counts = range(2, MOST_SEEDS + 1)
+        decides = (n for n in counts if t_half(deviation, n) < abs(estimate))
+        return next(decides, None)
+
+    @property
     def decisive(self) -> bool:
         """True if the sign of the difference is certain despite the noise.
 
@@ -80,7 +95,7 @@ class Difference(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         own = self._asdict()
-        for name in ("includes_zero", "probes_alone", "within_probes"):
+        for name in ("includes_zero", "seeds_needed", "probes_alone", "within_probes"):
             own[name] = getattr(self, name)
         return {**own.pop("effect")._asdict(), **own}
 
@@ -109,6 +124,12 @@ class Difference(NamedTuple):
             said.append("same difference for every seed")
         if self.includes_zero:
             said.append("interval includes 0")
+            if self.interval == "t":
+                needed = self.seeds_needed
+                about = (
+                    f"more than {MOST_SEEDS:,}" if needed is None else f"about {needed}"
+                )
+                said.append(f"needs {about} seeds")
         if self.within_probes:
             said.append("within probe noise")
         return "; ".join(said)
@@ -136,11 +157,21 @@ def t_interval(differences: Sequence[float]) -> Interval:
     mean, std, n = summarise(differences)
     if std is None:
         return Interval(mean)
+    half = t_half(std, n)
+    return Interval(mean, mean - half, mean + half, CONFIDENCE)
+
+
+def t_half(deviation: float, n: int) -> float:
+    """Half of the width of the t interval of n differences."""
+    return t_quantile(n) * deviation / sqrt(n)
+
+
+def t_quantile(n: int) -> float:
+    """Quantile of Student's t distribution for the interval of n differences."""
     # scipy.stats takes twice the time to import.
     from scipy.special import stdtrit
 
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
-    return Interval(mean, mean - half, mean + half, CONFIDENCE)
+    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

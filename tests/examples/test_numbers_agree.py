@@ -9,7 +9,13 @@ from statistics import mean, stdev
 import pytest
 
 from furlkit.reports.claims import verdict
-from furlkit.reports.differences import CONFIDENCE, Difference, Interval, paired
+from furlkit.reports.differences import (
+    CONFIDENCE,
+    MOST_SEEDS,
+    Difference,
+    Interval,
+    paired,
+)
 from tests.examples.conftest import EXAMPLES
 
 SYSTEMS = ("fedca", "fcl", "fedusc", "fedstyle", "flesd")
@@ -128,6 +134,28 @@ def test_verdicts_follow_from_the_intervals(system):
         assert row["verdict"] == verdict(
             Difference(estimate, effect, 3, probe_se=noise)
         )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_undecided_claims_state_the_seeds_that_a_decision_needs(system):
+    for row in claims_of(system):
+        estimate, low, high = interval(row["ours, 95 %"])
+        wide = low <= 0 <= high
+        assert wide is ("interval includes 0" in row["note"]), row["claim"]
+        if wide:
+            fewest, most = (
+                needed(abs(estimate) + step, high - estimate - step)
+                for step in (0.01, -0.01)  # Both numbers are rounded.
+            )
+            said = re.search(r"needs (more than|about) ([\d,]+) seeds", row["note"])
+            assert said, row["claim"]
+            assert fewest <= number(said[2]) + (said[1] == "more than") <= most
+
+
+def needed(estimate: float, half: float) -> int:
+    """Seeds whose interval excludes 0, from a difference and half of its interval."""
+    effect = Interval(estimate, estimate - half, estimate + half, CONFIDENCE)
+    return Difference(estimate, effect, 3).seeds_needed or MOST_SEEDS + 1
 
 
 def test_the_readme_counts_the_verdicts():

@@ -209,7 +209,7 @@ def test_a_difference_below_two_errors_of_the_probes_is_within_their_noise():
         assert found.decisive is not within
     assert difference(1.99, probe_se=1.0).note == "within probe noise"
     assert difference(2, -1, probe_se=2.0).note == (
-        "interval includes 0; within probe noise"
+        "interval includes 0; needs about 3 seeds; within probe noise"
     )
     assert difference(2.0).within_probes is None and difference(2.0).decisive
 
@@ -218,6 +218,34 @@ def test_a_difference_below_two_errors_of_the_probes_is_within_their_noise():
 def test_an_interval_that_reaches_0_includes_it(low, high):
     found = difference(0.5, low, high)
     assert found.includes_zero and not found.decisive
+
+
+def alike(n, mean, deviation):
+    """n numbers with this mean and this standard deviation."""
+    spread = np.linspace(-1, 1, n)
+    return mean + deviation * spread / spread.std(ddof=1)
+
+
+@pytest.mark.parametrize("mean", [0.31, -0.31, 0.9])
+def test_the_seeds_needed_are_the_first_number_whose_interval_excludes_0(mean):
+    found = paired(alike(3, mean, 1.0), np.zeros(3))
+    needed = found.seeds_needed
+    assert found.includes_zero and needed > 3
+    assert f"needs about {needed} seeds" in found.note
+    for n in range(2, needed + 2):
+        assert paired(alike(n, mean, 1.0), np.zeros(n)).includes_zero is (n < needed)
+
+
+def test_a_tiny_difference_needs_more_seeds_than_anyone_trains():
+    found = paired(alike(3, 1e-3, 1.0), np.zeros(3))
+    assert found.seeds_needed is None
+    assert found.note == "interval includes 0; needs more than 1,000 seeds"
+
+
+def test_other_intervals_do_not_tell_the_seeds_needed():
+    found = paired(alike(7, 0.1, 1.0), np.zeros(7), "wilcoxon")
+    assert found.includes_zero and found.seeds_needed is None
+    assert found.note == "interval includes 0"
 
 
 def test_the_text_has_the_level_where_it_is_not_95_percent():

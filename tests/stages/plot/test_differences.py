@@ -58,7 +58,7 @@ def test_run_tells_the_differences_of_compare(run, tmp_path, series):
     text, data = draw((a, b), tmp_path / "x.png")
     assert text == (
         f"{tmp_path}/x.png: accuracy against a: b +2.00 (-0.48 to +4.48), "
-        "interval includes 0"
+        "interval includes 0; needs about 4 seeds"
     )
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     words = [f"{label}={','.join(map(str, paths))}" for label, paths in (a, b)]
