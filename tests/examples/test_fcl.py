@@ -29,10 +29,13 @@ FCL = EXAMPLES / "fcl"
 PAPER = FCL / "paper.toml"
 SYSTEMS = ("fcl-fusion", "fcl-remote", "fcl")
 # Rows, and whether their rate follows FedMoCo's schedule over all rounds.
-SCHEDULED = ("fedmoco", "fusion", "remote", "fcl", "feddc", "fedswav", "moco")
+EVAL = ("fusion_eval", "remote_eval", "fcl_eval")  # Shared rows in eval mode.
+SCHEDULED = (
+    "fedmoco", "fusion", "remote", "fcl", *EVAL, "feddc", "fedswav", "moco"
+)  # fmt: skip
 ROWS = (*SCHEDULED, "fedrot", "fedsimclr", "fedca", "fedavg")
-SHARING = ("fusion", "remote", "fcl", "fedca")
-DATASETS = ("cifar10", "cifar100", "fmnist", "digits", "images")
+SHARING = ("fusion", "remote", "fcl", *EVAL, "fedca")
+DATASETS = ("cifar10", "cifar100", "fmnist", "digits", "images", "long")
 SPLITS = ("iid", "noniid1", "noniid2")
 
 
@@ -139,8 +142,20 @@ def test_protocols_are_the_paper_s_at_its_scale(plan):
 def test_statistics_of_rows_reach_rows_of_encrypted_images_alone(plan, row):
     words = (f"row={row}", "statistics=running", "rounds=1", "dataset=digits")
     commands = [s["command"] for s in of(plan(PAPER, *words), "train")]
-    expected = ["running"] if row in ("fusion", "remote", "fcl") else []
+    expected = ["running"] if row in ("fusion", "remote", "fcl", *EVAL) else []
     assert all(values(words, "--rows-statistics") == expected for words in commands)
+
+
+@pytest.mark.parametrize("row", EVAL)
+def test_rows_in_eval_mode_differ_in_the_mode_alone(plan, row):
+    words = ("dataset=long", "split=noniid1", "rounds=2", "out=exp")
+    printed = plan(PAPER, *words, f"row={row.removesuffix('_eval')}")
+    for ours, theirs in zip(plan(PAPER, *words, f"row={row}"), printed, strict=True):
+        mode = values(ours["command"], "--rows-statistics")
+        assert mode == ["running"] * (ours["stage"] == "train")
+        for word in ("--rows-statistics", *mode) if mode else ():
+            ours["command"].remove(word)
+        assert sorted(ours["command"]) == sorted(theirs["command"])
 
 
 def test_settings_of_swav_and_deepcluster_reach_them_alone(plan):
@@ -203,16 +218,18 @@ PARTS = ["FedSimCLR", "FedMoCo", "+ fusion", "+ fusion, remote alone",
 BASELINES = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
 MOCO, FEDAVG = ["MoCo (centralised)"], ["FedAvg (supervised)"]
 STEPS = ["CL", "CL+FF", "CL+FF+NM"]
+MODES = [f"{part}, rows in eval mode" for part in PARTS[2:5]]
 
 
 def test_every_table_has_its_lines(plan):
-    tables = "table=ablation,1,2,3,figure4,figure5,claims"
+    tables = "table=ablation,modes,1,2,3,figure4,figure5,claims"
     commands = shown(plan(PAPER, tables, "dataset=digits", "rounds=1", "seed=4"))
     found = {Path(values(c, "-o")[0]).name: labels(c) for c in commands}
     every = ["untrained", *BASELINES, *MOCO, *FEDAVG]
     expected = {
         "ablation-linear-noniid1.csv": ["untrained", *PARTS],
         "ablation-bytes-noniid1.csv": PARTS,
+        "modes-noniid1.csv": [*PARTS[1:5], *MODES],
         "claims-noniid1.csv": PARTS,
         "figure4-iid.png": every,
         **{f"1-{split}.csv": every for split in SPLITS},

@@ -35,7 +35,10 @@ READINGS = {
     "align_mean": ("--form", "oneway", "--align-reduction", "mean", "--beta", "1e-3"),
     "stable": (),
 }
-DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images")
+DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images", "long")
+
+# Options of local-train that decide how far a client trains.
+LONG = ("--data", "--epochs", "--batch-size", "--temperature", "--crop-scale", "--blur")
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -172,6 +175,18 @@ def test_a_table_plans_only_the_scores_that_it_shows(plan):
     }
 
 
+def test_long_comparisons_have_the_settings_of_the_learning_curves(plan):
+    """100 local epochs of equal batches, images and temperature; clients and public."""
+    words = ("dataset=long", "split=noniid", "seed=0")
+    curve = plan(EXAMPLES / "curves" / "recipe.toml", "seed=0")
+    expected = [values(of(curve, "train")[0]["command"], o)[-1] for o in LONG]
+    for row in ("fedsimclr", "align", "dictionary", "ensemble", "fedca", "stable"):
+        trained = of(plan(PAPER, *words, f"row={row}"), "train")
+        assert len(trained) == 20 * 5
+        found = [values(trained[0]["command"], option)[-1] for option in LONG]
+        assert found == expected, row
+
+
 # --- the tables and the pages ---------------------------------------------------------
 
 
@@ -214,7 +229,7 @@ def test_every_table_has_its_lines(plan):
         "claims-iid-iid.csv": [*PARTS, *ANGLES],
     }
     for split in ("iid", "noniid"):
-        expected[f"ablation-{split}.csv"] = bars
+        expected[f"ablation-{split}.csv"] = [*bars, "fedca-stable"]
         expected[f"1-{split}.csv"] = ["untrained", *BASELINES]
         expected[f"3-{split}.csv"] = ["random-init", *BASELINES]
         for percent in (1, 10):

@@ -30,13 +30,14 @@ CLUSTERINGS = {
     "cutout": "pretext_cutout", "rotation": "pretext_rotation",
     "instance": "pretext_instance", "replace": "pretext", "fedprox": "pretext",
     "astw": "pretext", "fedema": "pretext", "scan": "pretext_central",
+    "sum": "pretext",
 }  # fmt: skip
 LABELLED = ("fedavg", "fedmatch", "dsfl")
 DATASETS = ("cifar10", "digits", "images")
 OTHERS = ("svhn", "stl10", "mini-imagenet", "covid-xray")  # They differ by name alone.
 SPLITS = ("uniform", "unbalanced", "dirichlet100", "dirichlet1")
 TABLES = ("experiment", "claims", "headline", "datasets", "augmentation", "pretext",
-          "update", "parts", "clients")  # fmt: skip
+          "update", "parts", "clients", "readings")  # fmt: skip
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -118,6 +119,34 @@ def test_joint_rounds_train_both_and_upload_once(plan):
         uploads = {*step["reads"]} - {*values(step["command"], "--parent")}
         assert len(uploads) == 4 and all("client_" in path for path in uploads)
     assert len(of(plan(FEDUSC / "joint.toml"), "average")) == 200
+
+
+def test_the_row_joint_is_joint_toml_with_the_settings_of_phases(plan):
+    recipe = plan(FEDUSC / "joint.toml", "seed=3", "rounds=2")
+    words = ("seed=3", "rounds=2", "every=1", "row=joint", "out=exp")
+    steps = plan(FEDUSC / "paper.toml", *words)
+    stages = [step["stage"] for step in steps]
+    assert stages == [step["stage"] for step in recipe]
+    for ours, theirs in zip(steps, recipe, strict=True):
+        assert ours["reads"] == theirs["reads"]
+    learn, train = (of(steps, s)[0]["command"] for s in ("learn", "train"))
+    assert values(learn, "--update") == ["dum"]
+    assert values(train, "--update") == ["continue"]
+    digits = plan(FEDUSC / "paper.toml", *words, "dataset=digits")
+    assert values(of(digits, "init")[0]["command"], "--heads") == ["5"]
+
+
+@pytest.mark.parametrize("dataset", ["digits", "images"])
+def test_the_sum_over_neighbours_differs_in_nothing_else(plan, dataset):
+    words = (f"dataset={dataset}", "rounds=2", "out=exp")
+    one, every = (
+        plan(FEDUSC / "paper.toml", *words, f"row={r}") for r in ("fedusc", "sum")
+    )
+    for ours, theirs in zip(every, one, strict=True):
+        if ours["stage"] == "train":
+            ours["command"].remove("--nearest-used")
+            ours["command"].remove("all")
+        assert sorted(ours["command"]) == sorted(theirs["command"])
 
 
 def test_the_phases_of_the_row_fedusc_are_those_of_the_recipe(plan):
