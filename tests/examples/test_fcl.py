@@ -227,9 +227,9 @@ def test_every_table_has_its_lines(plan):
     found = {Path(values(c, "-o")[0]).name: labels(c) for c in commands}
     every = ["untrained", *BASELINES, *MOCO, *FEDAVG]
     expected = {
-        "ablation-linear-noniid1.csv": ["untrained", *PARTS],
         "ablation-bytes-noniid1.csv": PARTS,
-        "modes-noniid1.csv": [*PARTS[1:5], *MODES],
+        **{f"ablation-linear-noniid1.{e}": ["untrained", *PARTS] for e in ("csv", "png")},
+        **{f"modes-noniid1.{e}": [*PARTS[1:5], *MODES] for e in ("csv", "png")},
         "claims-noniid1.csv": PARTS,
         "figure4-iid.png": every,
         **{f"1-{split}.csv": every for split in SPLITS},

@@ -229,7 +229,8 @@ def test_every_table_has_its_lines(plan):
         "claims-iid-iid.csv": [*PARTS, *ANGLES],
     }
     for split in ("iid", "noniid"):
-        expected[f"ablation-{split}.csv"] = [*bars, "fedca-stable"]
+        for form in ("csv", "png"):
+            expected[f"ablation-{split}.{form}"] = [*bars, "fedca-stable"]
         expected[f"1-{split}.csv"] = ["untrained", *BASELINES]
         expected[f"3-{split}.csv"] = ["random-init", *BASELINES]
         for percent in (1, 10):

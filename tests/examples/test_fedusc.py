@@ -314,7 +314,8 @@ def test_every_table_plans_the_phase_1_of_its_rows(plan, table):
     steps = plan(FEDUSC / "paper.toml", *SHORT, f"table={table}", f"split={split}")
     made = {path for step in steps for path in step["writes"]}
     assert {path for step in steps for path in step["reads"]} <= made
-    assert len(shown(steps)) == (4 if table == "clients" else 1)
+    drawn = {"clients": 4, "experiment": 2, "readings": 2}
+    assert len(shown(steps)) == drawn.get(table, 1)
     for command in shown(steps):
         series = values(command, "--series")
         assert len(series) >= 3

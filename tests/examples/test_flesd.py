@@ -176,7 +176,8 @@ def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(plan):
     runs: dict[str, list[dict]] = {}
     for step in steps:
         runs.setdefault(PurePath(step["outputs"][0]).parts[3], []).append(step)
-    lengths = {"1x20", "2x10", "4x5", "10x2", "20x1", "4x10", "2x5", "2x20", "2x40"}
+    left = {"1x40", "2x20", "4x10", "10x4", "20x2", "40x1"}
+    lengths = left | {"5x10", "2x5", "2x10", "2x20", "2x40"}
     names = {f"{row}-{length}" for row in ("flesd", "fedavg") for length in lengths}
     assert {name for name in runs if "." not in name} == names
     for name in names:
@@ -185,8 +186,8 @@ def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(plan):
         assert {s["round"] for s in trained} == {*range(1, int(rounds) + 1)}
         assert all(values(s["command"], "--epochs")[-1] == epochs for s in trained)
         scored = {s["round"] for s in of(runs[name], "linear")}
-        every = name.endswith("4x10")  # The middle panel has every round.
-        assert scored == ({0, 1, 2, 3, 4} if every else {int(rounds)})
+        every = name.endswith("5x10")  # The middle panel has every round.
+        assert scored == ({0, 1, 2, 3, 4, 5} if every else {int(rounds)})
     found = {
         Path(*values(c, "-o")).stem: (*values(c, "--over"), "--last" in c)
         for c in shown(steps)
@@ -197,7 +198,7 @@ def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(plan):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("dataset, total", [("digits", 20), ("cifar100", 200)])
+@pytest.mark.parametrize("dataset, total", [("digits", 40), ("images", 20), ("cifar100", 200)])
 def test_the_left_panel_has_as_many_epochs_in_all(plan, dataset, total):
     words = ("table=figure4-left", f"dataset={dataset}", "alpha=1", "seed=0")
     (left,) = shown(plan(PAPER, *words))
