@@ -19,6 +19,7 @@ from furlkit.reports.differences import (
 from tests.examples.conftest import EXAMPLES
 
 SYSTEMS = ("fedca", "fcl", "fedusc", "fedstyle", "flesd")
+PAPER = "paper.toml"  # Its claims replace claims of other files with the same text.
 NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?"
 SCORES = re.compile(rf"{NUMBER}(?:, {NUMBER})+")
 INTERVAL = re.compile(rf"({NUMBER}) \(({NUMBER}) to ({NUMBER})\)")
@@ -64,7 +65,7 @@ def of_seeds() -> list:
     """Every table with the scores of several seeds."""
     return [
         pytest.param(table, id=f"{page.parent.name}-{place}")
-        for page in sorted(EXAMPLES.glob("*/RESULTS.md"))
+        for page in sorted(EXAMPLES.glob("*/R*.md"))
         for place, table in enumerate(tables(page))
         if any(map(scores, table))
     ]
@@ -101,15 +102,24 @@ def test_differences_are_of_the_seeds(table):
 
 
 def claims_of(system: str) -> list[Row]:
-    """The table of verdicts of a page: the first table with a column `verdict`."""
+    """The rows of a page's tables of verdicts."""
     every = tables(EXAMPLES / system / "RESULTS.md")
-    return next((table for table in every if "verdict" in table[0]), [])
+    return [row for table in every if "verdict" in table[0] for row in table]
+
+
+def declared_claims(system: str) -> dict[str, dict]:
+    """The claims that the recipe and its files of claims declare."""
+    files = sorted((EXAMPLES / system).glob("*.toml"), key=lambda f: f.name == PAPER)
+    return {
+        text: claim
+        for file in files
+        for text, claim in tomllib.loads(file.read_text()).get("claims", {}).items()
+    }
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_claims_are_the_declared_claims(system):
-    recipe = tomllib.loads((EXAMPLES / system / "paper.toml").read_text())
-    declared = recipe["claims"]
+    declared = declared_claims(system)
     for row in claims_of(system):
         text = row["claim"]
         if (
@@ -120,6 +130,12 @@ def test_claims_are_the_declared_claims(system):
         # \\> 0 is a claim about the order alone.
         expected = r"\> 0" if value is None else f"{value:+.2f}"
         assert expected == (row.get("paper") or row["slides"])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_page_of_results_begins_with_the_verdicts(system):
+    first = tables(EXAMPLES / system / "RESULTS.md")[0]
+    assert "verdict" in first[0]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
