@@ -39,9 +39,8 @@ def tables(page: Path) -> list[list[Row]]:
 
 
 def cells(line: str) -> list[str]:
-    return [
-        cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")
-    ]
+    """Cells of a line of a table; a bar after a backslash is text."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def number(text: str) -> float:
