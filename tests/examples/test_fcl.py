@@ -228,7 +228,10 @@ def test_every_table_has_its_lines(plan):
     every = ["untrained", *BASELINES, *MOCO, *FEDAVG]
     expected = {
         "ablation-bytes-noniid1.csv": PARTS,
-        **{f"ablation-linear-noniid1.{e}": ["untrained", *PARTS] for e in ("csv", "png")},
+        **{
+            f"ablation-linear-noniid1.{e}": ["untrained", *PARTS]
+            for e in ("csv", "png")
+        },
         **{f"modes-noniid1.{e}": [*PARTS[1:5], *MODES] for e in ("csv", "png")},
         "claims-noniid1.csv": PARTS,
         "figure4-iid.png": every,

@@ -198,7 +198,9 @@ def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(plan):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("dataset, total", [("digits", 40), ("images", 20), ("cifar100", 200)])
+@pytest.mark.parametrize(
+    "dataset, total", [("digits", 40), ("images", 20), ("cifar100", 200)]
+)
 def test_the_left_panel_has_as_many_epochs_in_all(plan, dataset, total):
     words = ("table=figure4-left", f"dataset={dataset}", "alpha=1", "seed=0")
     (left,) = shown(plan(PAPER, *words))
