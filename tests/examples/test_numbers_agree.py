@@ -30,12 +30,14 @@ Row = dict[str, str]  # The cells of a line by the heading; "" for the first col
 
 def tables(page: Path) -> list[list[Row]]:
     """The tables of a page."""
-    pattern = r"^(\|.*\|)\n\|[-:| ]+\|\n((?:\|.*\n)+)"
-    found = re.findall(pattern, page.read_text(), re.M)
-    return [
-        [dict(zip(cells(top), cells(line), strict=True)) for line in body.splitlines()]
-        for top, body in found
-    ]
+    pattern = r"^\|.*\|\n\|[-:| ]+\|\n(?:\|.*\n)+"
+    return list(map(read_table, re.findall(pattern, page.read_text(), re.M)))
+
+
+def read_table(text: str) -> list[Row]:
+    """The rows of a table, by the headings."""
+    top, _, *lines = text.splitlines()
+    return [dict(zip(cells(top), cells(line), strict=True)) for line in lines]
 
 
 def cells(line: str) -> list[str]:
