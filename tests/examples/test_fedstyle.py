@@ -187,7 +187,7 @@ def test_tables_compare_all_rows_for_each_style(plan, run, styles):
         *[shared] * 4, *[own] * 4, ["FedAvg", "FedStyle", "FedStyle, h_c alone"],
         *[["E_s 0", "E_s 1"]] * 2,
     ]  # fmt: skip
-    assert Path("exp/images/tables/extraction-picture-personal.png").exists()
+    assert Path("exp/images/tables/fedstyle/extraction-picture-personal.png").exists()
     heads = [table.splitlines()[2] for table in tables]
     assert "noisy" in heads[3] and "noisy" in heads[7] and "noisy" not in heads[0]
     for path in Path("exp/images/1/iid").glob(
@@ -271,7 +271,7 @@ def test_the_mean_of_all_splits_is_compared_and_drawn(plan, run, tmp_path, monke
     assert " 26.50 " in found["FedStyle"] and " 25.10 " in found["FedStyle"]
     assert " +3.00 " in found["FedStyle, h_c alone"]
     assert run(*bars).code == 0
-    assert Path("exp/officehome/tables/content-bars-5-personal.png").stat().st_size
+    assert Path("exp/officehome/tables/fedstyle/content-bars-5-personal.png").stat().st_size
 
 
 # --- the paper's numbers --------------------------------------------------------------

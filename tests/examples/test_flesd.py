@@ -233,7 +233,7 @@ def test_tables_and_figure_2_are_made(carry_out_tables):
         lines = tables[name][-len(rows) :]
         assert [line.split("  ")[0] for line in lines] == rows
     for name in ("figure2-bars", "figure2-bubbles-1", "figure2-clients-1"):
-        picture = Path(f"exp/digits/tables/{name}.png")
+        picture = Path(f"exp/digits/tables/flesd/{name}.png")
         assert picture.read_bytes()[1:4] == b"PNG"
 
 
@@ -256,7 +256,7 @@ def test_figures_4_and_5_are_drawn(carry_out_tables):
     tables = "table=figure4-middle,figure4-bytes,figure5"
     carry_out_tables(PAPER, tables, "middle=2x10", "rounds=2", *TINY)
     for name in ("figure4-middle-1", "figure4-bytes-1", "figure5-1"):
-        picture = Path(f"exp/digits/tables/{name}.png")
+        picture = Path(f"exp/digits/tables/flesd/{name}.png")
         assert picture.read_bytes()[1:4] == b"PNG"
 
 
