@@ -271,7 +271,8 @@ def test_the_mean_of_all_splits_is_compared_and_drawn(plan, run, tmp_path, monke
     assert " 26.50 " in found["FedStyle"] and " 25.10 " in found["FedStyle"]
     assert " +3.00 " in found["FedStyle, h_c alone"]
     assert run(*bars).code == 0
-    assert Path("exp/officehome/tables/fedstyle/content-bars-5-personal.png").stat().st_size
+    picture = Path("exp/officehome/tables/fedstyle/content-bars-5-personal.png")
+    assert picture.stat().st_size
 
 
 # --- the paper's numbers --------------------------------------------------------------
