@@ -214,11 +214,13 @@ def test_two_rounds_by_hand(recorded, run):
 
 BASELINES = ["FedAE", "FedPR", "FedSimCLR", "FedCA"]
 PARTS = ["FedSimCLR", "+ alignment", "+ dictionary", "+ ensembled dictionary", "FedCA"]
+FURTHER = ["fedca-stable", "alignment model alone"]
+CONTROLS = ["alignment, mean, beta 1e-3", "alignment, cosine rate"]
 ANGLES = ["angles of FedSimCLR", "angles with alignment"]
 
 
 def test_every_table_has_its_lines(plan):
-    tables = "table=ablation,1,2,3,figure4,figure5,readings,claims,claims-iid"
+    tables = "table=ablation,1,2,3,figure4,figure5,readings,claims,claims-iid,controls"
     commands = shown(plan(PAPER, tables, "dataset=digits", "rounds=1", "seed=4"))
     found = {Path(values(c, "-o")[0]).name: labels(c) for c in commands}
     bars = ["untrained", *PARTS]
@@ -228,9 +230,12 @@ def test_every_table_has_its_lines(plan):
         "claims-noniid.csv": [*PARTS, *ANGLES],
         "claims-iid-iid.csv": [*PARTS, *ANGLES],
     }
+    controls = [*PARTS[:2], *(f"+ {control}" for control in CONTROLS), "fedca-stable"]
+    for value in ("linear", "angles"):
+        expected[f"controls-{value}-noniid.csv"] = controls
     for split in ("iid", "noniid"):
         for form in ("csv", "png"):
-            expected[f"ablation-{split}.{form}"] = [*bars, "fedca-stable"]
+            expected[f"ablation-{split}.{form}"] = [*bars, *FURTHER]
         expected[f"1-{split}.csv"] = ["untrained", *BASELINES]
         expected[f"3-{split}.csv"] = ["random-init", *BASELINES]
         for percent in (1, 10):
