@@ -11,6 +11,7 @@ from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container, read_plain
 from furlkit.files.private import read_private
+from furlkit.inputs.bodies import sketch_of_parent
 from tests.helpers import furlkit, round_0
 
 _opened: list[str] | None = None
@@ -49,7 +50,14 @@ def numbered(count):
     return {f"t{k}": np.full(3, k, np.float32) for k in range(count)}
 
 
-@pytest.mark.parametrize("read", [lambda path: Container(path).tensors(), read_plain])
+def sketch_all(path):
+    opened = Container(path)
+    sketch_of_parent(opened, [entry.name for entry in opened.entries])
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: Container(path).tensors(), read_plain, sketch_all]
+)
 def test_openings_do_not_grow_with_the_number_of_tensors(tmp_path, read):
     counts = []
     for number in (1, 40):
