@@ -82,3 +82,14 @@ def test_local_train_reads_a_private_file_once(tmp_path, clients):
         out = ("--client", clients, "-o", files / "x{client}")
         assert furlkit(*words, *private, *out) == 0
     assert len(found) == once > 0
+
+
+def test_aggregate_only_glances_at_files_of_other_rounds(world):
+    """The search for another sum of the round reads the first bytes of a neighbour."""
+    neighbour = world.folder / "neighbour.safetensors"
+    neighbour.write_bytes(world.partition.read_bytes())
+    clients = ("--parent", world.model, *world.clients)
+    with openings(neighbour) as found:
+        output = world.folder / "mean.safetensors"
+        assert furlkit("aggregate", *clients, "-o", output) == 0
+    assert len(found) == 1
