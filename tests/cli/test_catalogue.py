@@ -453,6 +453,17 @@ def test_an_option_of_two_types_names_both_owners(points):
     assert message.endswith("rename the option of toy of toy")
 
 
+@pytest.mark.parametrize(
+    "key, needs",
+    [("parent", lambda rule: rule.parent), ("state_out", lambda rule: rule.state)],
+)
+def test_the_help_of_a_file_names_the_rules_that_need_the_file(key, needs):
+    text = COMMANDS["aggregate"].options[key].help
+    words = set(re.split("[ ,.:]+", text)) - {"mean"}
+    named = [rule.name for rule in catalogue.rules().values() if rule.name in words]
+    assert named == [r.name for r in catalogue.rules().values() if needs(r)]
+
+
 def test_two_options_of_furlkit_blame_no_package():
     scales = [
         catalogue.Term(
