@@ -4,7 +4,10 @@ import ast
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -76,9 +79,25 @@ print(loaded, file=sys.stderr)
 """
 
 
+class Made(NamedTuple):
+    """Words of the commands, and the results of the first runs, by command."""
+
+    folder: Path
+    words: dict[str, list[str]]
+    results: dict[str, dict]
+
+
+def result_of(words):
+    """The JSON of a command that ends with exit code 0."""
+    out = StringIO()
+    with redirect_stdout(out), redirect_stderr(StringIO()):
+        assert furlkit(*words, "--json") == 0, words
+    return json.loads(out.getvalue())
+
+
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory):
-    """Words of the commands by name, after the first run of each command."""
+    """The commands after the first run of each command."""
     folder: Path = tmp_path_factory.mktemp("light")
     save_digits(folder, 60, 30)
     with pytest.MonkeyPatch.context() as patch:
@@ -87,9 +106,8 @@ def commands(tmp_path_factory):
             name: [*name.split(), *map(str, more), "-o", name.replace(" ", "-")]
             for name, more in COMMANDS.items()
         }
-        for name, command in words.items():
-            assert furlkit(*command) == 0, name
-    return folder, words
+        results = {name: result_of(command) for name, command in words.items()}
+    return Made(folder, words, results)
 
 
 def test_the_commands_are_those_with_an_option_to_make_outputs_again():
@@ -100,7 +118,7 @@ def test_the_commands_are_those_with_an_option_to_make_outputs_again():
 
 
 def test_an_existing_output_is_reported_without_torch(commands, environment):
-    folder, words = commands
+    folder, words, _ = commands
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], input=json.dumps(words), text=True,
         capture_output=True, cwd=folder, env=environment, check=True,
@@ -108,3 +126,12 @@ def test_an_existing_output_is_reported_without_torch(commands, environment):
     loaded = ast.literal_eval(done.stderr.splitlines()[-1])
     assert loaded == {name: [0, False] for name in words}, done.stderr
     assert done.stdout.count("already there") == len(words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_repeated_command_has_the_result_of_the_first_run(
+    commands, monkeypatch, name
+):
+    monkeypatch.chdir(commands.folder)
+    expected = {**commands.results[name], "unchanged": True}
+    assert result_of(commands.words[name]) == expected
