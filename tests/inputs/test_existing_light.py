@@ -17,7 +17,7 @@ from tests.helpers import furlkit, save_digits
 NET = ("--width", 0.02, "--projector", "16,8", "--head", "classifier")
 FAST = ("--epochs", 1, "--batch-size", 64)
 DIGITS = ("--data", "d.npz")
-SPLITS = (*DIGITS, "--test-data", "t.npz")
+SPLITS = (*DIGITS, "--test-data", "d.npz")  # Equal images give a warning.
 MODEL = ("--model", "local-train")
 SEEN = ("--candidates", "d.npz", "--partition", "partition")
 # Commands by name in an order in which they can run; -o follows.
@@ -46,11 +46,11 @@ COMMANDS: dict[str, tuple] = {
         ),
     ),
     "embed": ("local-train", *DIGITS, "--layer", "z"),
-    "neighbours": ("init", *DIGITS, "--nearest", 3),
-    "aggregate": ("local-train", "--parent", "init"),
+    "neighbours": ("init", *DIGITS, "--nearest", 90),
+    "aggregate": ("local-train", "--parent", "init", "--partition", "partition"),
     "distill": ("--teacher", "labels", "init", *DIGITS, *FAST),
     "evaluate linear": ("init", *SPLITS, "--epochs", 1),
-    "evaluate knn": ("init", *SPLITS, "--k", 5),
+    "evaluate knn": ("init", *SPLITS, "--k", 90),
     "evaluate personal": ("partition", "aggregate", "private", *SPLITS, "--client", 0),
     "evaluate classifier": ("init", *SPLITS),
     "evaluate cluster": ("init", *SPLITS, "--kmeans", 3),
@@ -80,19 +80,21 @@ print(loaded, file=sys.stderr)
 
 
 class Made(NamedTuple):
-    """Words of the commands, and the results of the first runs, by command."""
+    """Words of the commands, and results and warnings of the first runs, by command."""
 
     folder: Path
     words: dict[str, list[str]]
-    results: dict[str, dict]
+    first: dict[str, tuple[dict, list[str]]]
 
 
 def result_of(words):
-    """The JSON of a command that ends with exit code 0."""
-    out = StringIO()
-    with redirect_stdout(out), redirect_stderr(StringIO()):
+    """The JSON and the warnings of a command that ends with exit code 0."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
         assert furlkit(*words, "--json") == 0, words
-    return json.loads(out.getvalue())
+    lines = err.getvalue().splitlines()
+    warnings = [line for line in lines if line.startswith("warning: ")]
+    return json.loads(out.getvalue()), warnings
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +108,8 @@ def commands(tmp_path_factory):
             name: [*name.split(), *map(str, more), "-o", name.replace(" ", "-")]
             for name, more in COMMANDS.items()
         }
-        results = {name: result_of(command) for name, command in words.items()}
-    return Made(folder, words, results)
+        first = {name: result_of(command) for name, command in words.items()}
+    return Made(folder, words, first)
 
 
 def test_the_commands_are_those_with_an_option_to_make_outputs_again():
@@ -129,9 +131,20 @@ def test_an_existing_output_is_reported_without_torch(commands, environment):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_repeated_command_has_the_result_of_the_first_run(
+def test_a_repeated_command_has_the_result_and_the_warnings_of_the_first_run(
     commands, monkeypatch, name
 ):
     monkeypatch.chdir(commands.folder)
-    expected = {**commands.results[name], "unchanged": True}
-    assert result_of(commands.words[name]) == expected
+    result, warnings = commands.first[name]
+    words = commands.words[name]
+    assert result_of(words) == ({**result, "unchanged": True}, warnings)
+    assert furlkit(*words, "--strict") == (65 if warnings else 0)
+
+
+def test_most_commands_of_the_table_warn(commands):
+    warned = {name for name, (_, warnings) in commands.first.items() if warnings}
+    assert COMMANDS.keys() - warned == {
+        *("partition", "init", "embed", "evaluate cluster", "evaluate angles"),
+        *("evaluate drift", "evaluate neighbours", "evaluate negatives"),
+        *("audit rows", "audit classes", "audit inversion"),
+    }
