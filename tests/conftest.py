@@ -142,10 +142,10 @@ class World:
     output: Path
 
     def copied_to(self, folder: Path) -> "World":
-        """The same files elsewhere, and an older output that must survive failures."""
+        """The same files elsewhere, and an empty output that must survive failures."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         output = folder / "output.safetensors"
-        output.write_bytes(b"what an earlier command wrote")
+        output.touch()
         return World(
             folder, folder / self.partition.name, folder / self.model.name,
             tuple(folder / client.name for client in self.clients), output,

@@ -14,6 +14,7 @@ from furlkit.catalogue.entries import (
 from furlkit.catalogue.groups import (
     DRY_RUN,
     IN_OUT,
+    REPLACE,
     SIGNERS,
     VERBOSITY,
     output,
@@ -86,6 +87,6 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
                    "All sites choose the same."),
             output("masked", "sent"),
         ),
-        group("General", DRY_RUN, *VERBOSITY),
+        group("General", DRY_RUN, REPLACE, *VERBOSITY),
     ),
 )

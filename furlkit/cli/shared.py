@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from glob import escape, glob
 from inspect import cleandoc
 from math import isfinite
 from pathlib import Path
@@ -288,12 +289,35 @@ def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
     output = values.get("output")
     path = output if isinstance(output, Path) else None
     with bugs.kept(path, CLICKS):
+        if not values.get("force"):
+            _check_outputs(entry, values)
         if path and not values.get("dry_run"):
             with holding(path), _noting(entry, values):
                 _run_stage(entry.stage, values)
         else:
             with _noting(entry, values):
                 _run_stage(entry.stage, values)
+
+
+def _check_outputs(entry: catalogue.Command, values: dict[str, Any]) -> None:
+    """Refuse to replace a file that this command did not write."""
+    for option in filter(writes_file, entry.options.values()):
+        kind, pattern = option.kind, str(values.get(option.key) or "")
+        if not isinstance(kind, catalogue.File) or not pattern:
+            continue
+        clients = values.get("clients") if kind.per_client else None
+        if clients is None or clients == ("all",):
+            paths = glob(escape(pattern).replace("{client}", "*"))
+            outputs = [(path, None) for path in paths]
+        else:
+            outputs = [(pattern.replace("{client}", str(k)), k) for k in clients]
+        flag = option.second or f"--{option.name}"
+        for path, client in outputs:
+            if Path(path).exists():
+                # Here, because a first run does not need the modules for headers.
+                from furlkit.files.replaceable import check_replaceable
+
+                check_replaceable(Path(path), flag, entry.name, kind.kinds, client)
 
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from furlkit.errors import UsageError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.replaceable import check_same_table
 from furlkit.reports.claims import Claim, read_claims, verdict
 from furlkit.reports.differences import CONFIDENCE, Difference, percent
 from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
@@ -35,9 +36,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     table, data = (
         _claims(values, labels) if values["claims"] else _scores(values, labels)
     )
-    if values["output"]:
-        form = FORMS[values["output"].suffix]
-        write_bytes(values["output"], f"{table(form)}\n".encode())
+    if output := values["output"]:
+        text = table(FORMS[output.suffix])
+        if not values["force"]:
+            check_same_table(output, "-o", text)
+        write_bytes(output, f"{text}\n".encode())
     title = f"\n{plain(values['title'])}:\n" if values["title"] else ""
     return title + table(values["format"]), data
 

@@ -30,8 +30,6 @@ from furlkit.runtime import no_search_for_garbage
 Check = Callable[[list[str]], dict[str, Any]]
 SHOWN = 6  # Folders of runs in the line of the result.
 CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
-# Marks near the beginning of a file written by plan, in any form.
-SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
 
 
 def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:
-    """Refuse to replace a file that is not a plan, for example a user's Makefile."""
+    """Refuse a plan that cannot be printed, or that would be an output of a step."""
     output = options.output
     if output is None:
         if console.printable(text) != text:
@@ -124,14 +122,6 @@ def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:
     made = (path for plan in plans for step in plan.steps for path in step.writes)
     alike = (path for path in made if path.endswith(output.name))
     check_output(output, [options.recipe, *alike])
-    if not output.is_file():
-        return
-    with open(output, "rb") as stream:
-        begin = stream.read(200)
-    if begin and not any(sign in begin for sign in SIGNS):
-        raise UsageError(
-            f"-o {output}: is there and is not a plan; choose another name, or remove it"
-        )
 
 
 def _check(plan: Plan, recipe: Recipe, options: PlanOptions, check: Check) -> None:

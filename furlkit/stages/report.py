@@ -16,6 +16,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import canonical
+from furlkit.files.replaceable import check_same_table
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.recipes import records
@@ -56,6 +57,7 @@ class ReportOptions:
 
     runs: tuple[Path, ...]
     output: Path
+    force: bool
     watch: bool
     refresh: int | None
     with_images: bool
@@ -177,8 +179,13 @@ def _write(options: ReportOptions, runs: list[Run]) -> tuple[str, dict[str, Any]
     content = page.html.encode()
     if options.tables:
         for each in page.tables:
-            text = render(each.values(), "csv") + "\n"
-            write_bytes(options.tables / csv_name(each.name), text.encode())
+            path, text = (
+                options.tables / csv_name(each.name),
+                render(each.values(), "csv"),
+            )
+            if not options.force:
+                check_same_table(path, "--tables", text)
+            write_bytes(path, f"{text}\n".encode())
     write_bytes(options.output, content)
     problems = sum(len(run.problems) for run in runs)
     line = (

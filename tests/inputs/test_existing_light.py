@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from furlkit import catalogue
+from furlkit.catalogue.groups import FORCE
 from tests.helpers import furlkit, save_digits
 
 NET = ("--width", 0.02, "--projector", "16,8", "--head", "classifier")
@@ -94,7 +95,9 @@ def commands(tmp_path_factory):
 
 def test_the_commands_are_those_with_an_option_to_make_outputs_again():
     names = {
-        name for name, entry in catalogue.COMMANDS.items() if "force" in entry.options
+        name
+        for name, entry in catalogue.COMMANDS.items()
+        if entry.options.get("force") == FORCE
     }
     assert COMMANDS.keys() == names
 

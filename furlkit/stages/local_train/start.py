@@ -13,6 +13,7 @@ from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile, progress_of
+from furlkit.files.replaceable import check_same_output
 from furlkit.files.signatures import check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
@@ -132,10 +133,14 @@ def existing_result(
     written = {each.file.role or each.flag: each for each in options.written}
     paths = [path, *(fill(each.path, client) for each in written.values())]
     check_draws(options.values, client, drawn_files(start, client))
-    if options.force or not all(each.exists() for each in paths):
+    if options.force:
+        return None
+    kinds = ["checkpoint", *(each.file.kind for each in written.values())]
+    for file, kind in zip(paths, kinds, strict=True):
+        check_same_output(file, "-o", kind, {**whose, "round": start.round})
+    if not all(each.exists() for each in paths):
         return None
     how = provenance or provenance_of(start, client, {})
-    kinds = ["checkpoint", *(each.file.kind for each in written.values())]
     outputs = [Output(p, k, how, whose) for p, k in zip(paths, kinds, strict=True)]
     existing = unchanged(options, *outputs)
     if not existing or not (start.partition or is_of_images(path, start.images)):
