@@ -74,7 +74,8 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
               --secret st-mary.secret --signers allowed_signers -o masked.safetensors
         """,
         Argument("upload", File("checkpoint"), "UPLOAD"),
-        Argument("keys", File("public-key", "key", "received"), "KEY...", several=True),
+        Argument("keys", File("public-key", "key", "received", signer="client"), "KEY...",
+                 several=True),
         group(IN_OUT,
             Option("secret", File("secret-key", direction="recalled"), required=True,
                    recorded=False, help="Secret key of this site, of mask key."),

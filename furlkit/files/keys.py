@@ -15,6 +15,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Readable
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 from furlkit.files.secret import check_mode
@@ -46,13 +47,13 @@ def write_key(path: Path, kind: str, key: bytes, facts: KeyFacts) -> str:
     return write(path, tensors, header, *([OWNER] if kind == SECRET else []))
 
 
-def read_key(path: Path, kind: str) -> Key:
+def read_key(file: Readable, kind: str) -> Key:
     """Read a key of this kind; other users must not be able to read a secret key."""
-    opened, facts = open_facts(path, kind, KeyFacts)
+    opened, facts = open_facts(file, kind, KeyFacts)
     if kind == SECRET:
-        check_mode(path)
+        check_mode(opened.path)
     opened.expect(TENSOR, "uint8", LENGTH)
-    return Key(path, facts, opened.content, opened.tensors()[TENSOR].tobytes())
+    return Key(opened.path, facts, opened.content, opened.tensors()[TENSOR].tobytes())
 
 
 def new_secret() -> bytes:

@@ -24,7 +24,7 @@ from furlkit.files.keys import (
     roster_of,
 )
 from furlkit.files.masked import WEIGHT, ZERO_WORDS, ZEROS, MaskedFacts, write_masked
-from furlkit.files.signatures import check_received
+from furlkit.files.signatures import CLIENT, check_received
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import is_site
@@ -97,11 +97,12 @@ def _read_keys(options: MaskOptions) -> dict[ClientId, Key]:
             f"KEY: {len(options.keys)} keys are given, expected {FEWEST} to {MOST}: the "
             "public key of every site, also of this site"
         )
+    received = {}
     if options.signers:
-        check_received(options.signers, options.keys)
+        received = check_received(options.signers, [(p, CLIENT) for p in options.keys])
     keys: dict[ClientId, Key] = {}
     for path in options.keys:
-        key = read_key(path, PUBLIC)
+        key = read_key(received.get(path, path), PUBLIC)
         for other in keys.values():
             if key.facts.client == other.facts.client or key.key == other.key:
                 raise InputError(
