@@ -67,6 +67,11 @@ def public_of(secret: bytes) -> bytes:
     return private.public_key().public_bytes_raw()
 
 
+def point_of(public: bytes) -> int:
+    """The point of a public key: X25519 ignores the top bit, and computes modulo p."""
+    return (int.from_bytes(public, "little") % 2**255) % (2**255 - 19)
+
+
 def roster_of(run: str, keys: Mapping[ClientId, bytes]) -> str:
     """Hash of the run and of the public keys by client; sites compare the hash."""
     listed = [[client, keys[client].hex()] for client in sorted(keys, key=client_order)]

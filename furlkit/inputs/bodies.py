@@ -64,7 +64,7 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
         piece, name = data.view(entry.dtype), entry.name
         statistic = is_batchnorm_statistic(name)
         if statistic:
-            _check_statistic(opened.path, name, piece)
+            check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
             square, largest = found.get(name, Size(0.0, 0.0))
             square += _squared(opened, entry, piece)
@@ -108,7 +108,9 @@ def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
     return squared
 
 
-def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
+def check_statistic(
+    path: Path, name: str, values: np.ndarray, remedy: str = "train this client again"
+) -> None:
     """Check that variances and counters are at least 0, counters below the limit."""
     counts = values.dtype.kind in "iu"
     if name.endswith("running_var") or counts:
@@ -119,7 +121,7 @@ def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
             kind = "counter of batches" if counts else "variance"
             raise InputError(
                 f"{path}: {name} has {odd:.6g}, which is no {kind}; the file was made by "
-                "hand or the training failed, train this client again"
+                f"hand or the training failed, {remedy}"
             )
 
 
