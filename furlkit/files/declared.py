@@ -48,7 +48,7 @@ class Shared(Record[SharedFacts]):
 def read_shared(file: Readable, kind: str) -> Shared:
     """Read and check a whole file."""
     opened, facts = open_upload(file, kind)
-    return read_upload(opened, facts, opened.hash_to_compare, False)
+    return read_upload(opened, facts, opened.by, False)
 
 
 def open_upload(file: Readable, kind: str) -> tuple[Container, SharedFacts]:

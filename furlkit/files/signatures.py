@@ -173,7 +173,7 @@ def check_received(
         _check_signer(file, signer)
         allowed.check(file)
         file.verify()
-        file.signed = True
+        file.by = "content"
         received[path] = file
     return received
 
@@ -186,8 +186,10 @@ def _check_signer(file: Container, signer: str) -> None:
             f"{file.path}: is of client {name}, expected a file of the server; a "
             "signature of a client is not enough, get the file from the server"
         )
-    if signer == CLIENT and file.header.facts.get("client") is None:
+    if (
+        signer == CLIENT and name == SERVER
+    ):  # Or a client that is called like the server.
         raise InputError(
-            f"{file.path}: names no client, expected a file that a client has made and "
-            "signed"
+            f"{file.path}: is a file of the server and names no client, expected a file "
+            "that a client has made and signed"
         )

@@ -92,8 +92,8 @@ def kept_of(percent: float, n: int) -> int:
 def read_similarity(file: Readable) -> Similarity:
     """Read and check a similarity file; see `similarity_of`."""
     opened, facts = open_table(file, "similarity", "matrix")
-    # The map of a signed file must keep the bytes that were compared.
-    return similarity_of(opened, facts, opened.hash_to_compare, private=opened.signed)
+    # The map of a file of others must keep the bytes that were compared.
+    return similarity_of(opened, facts, opened.by, private=opened.by == "content")
 
 
 def open_upload(path: Path, kind: str) -> tuple[Container, FeatureFacts]:

@@ -25,6 +25,7 @@ FACTOR = 1e4
 # Sums of squares in float32 are slightly inexact.
 SLACK = 0.9
 GROUPS = ("weights", "statistics", "counters")
+FAILED = "the file was made by hand or the training failed, train this client again"
 
 
 class Size(NamedTuple):
@@ -109,7 +110,7 @@ def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
 
 
 def check_statistic(
-    path: Path, name: str, values: np.ndarray, remedy: str = "train this client again"
+    path: Path, name: str, values: np.ndarray, cause: str = FAILED
 ) -> None:
     """Check that variances and counters are at least 0, counters below the limit."""
     counts = values.dtype.kind in "iu"
@@ -120,8 +121,7 @@ def check_statistic(
             odd = lowest if lowest < 0 else highest
             kind = "counter of batches" if counts else "variance"
             raise InputError(
-                f"{path}: {name} has {odd:.6g}, which is no {kind}; the file was made by "
-                f"hand or the training failed, {remedy}"
+                f"{path}: {name} has {odd:.6g}, which is no {kind}; {cause}"
             )
 
 

@@ -133,7 +133,10 @@ def test_helpers_need_the_signatures_of_their_clients(
     assert furlkit("sign", helpers[1], "--key", keys("1")) == 0
     done = run(*words)
     assert done.code == 0, done.err
-    refused(folder, 65, [model, "names no client"], *words, *helped([model]))
+    other = folder / "other"
+    shutil.copy(model, other)
+    assert furlkit("sign", other, "--key", keys("server")) == 0
+    refused(folder, 65, [other, "names no client"], *words, *helped([other]))
 
 
 def test_the_first_model_is_not_divided_and_its_labels_are_learnt(whole):

@@ -321,6 +321,19 @@ def test_new_keys_do_not_open_a_masked_round_again(sites, run, refused, forge):
     assert len(some.used("s0").read_text().splitlines()) == 1
 
 
+def test_a_site_has_one_key_in_a_run(sites, refused, forge):
+    """The server asks for a second pair of keys, to mask the round again."""
+    some = sites()
+    some.mask()
+    folder, used = some.world.folder, some.used("s0")
+    second = ("--secret-out", folder / "second", "-o", folder / "second.pub")
+    words = ("mask", "key", some.world.model, "--client", "s0", *second)
+    refused(folder, 65, [used, "client s0", "--renew"], *words)
+    refused(folder, 65, [used, "client s0"], *words, "--renew")
+    forge(some.world.model, facts={"run": "another"})
+    assert some.run(*words).code == 0
+
+
 def test_a_missing_list_and_a_copy_of_the_secret_are_noticed(sites, run, refused):
     some = sites()
     secret, folder = some.path("secret", "s0"), some.world.folder
@@ -450,6 +463,25 @@ def test_a_key_of_small_order_is_refused(tmp_path):
     weak = Key(tmp_path / "k", KeyFacts("s1", "run"), "", bytes(32))
     with pytest.raises(InputError, match="no valid X25519 key of client s1"):
         mask_words(bytes(range(32)), weak, "x")
+
+
+def test_a_broken_key_uses_no_mask(sites, run, refused, forge):
+    """mallory's key of small order does not take the round from s0."""
+    some = sites()
+    before = some.keys[2].read_bytes()
+    forge(some.keys[2], {"X25519": np.zeros(32, np.uint8)})
+    refused(some.world.folder, 65, [some.keys[2], "X25519"], *some.words("s0"))
+    some.keys[2].write_bytes(before)
+    assert run(*some.words("s0")).code == 0
+
+
+def test_the_server_is_no_site(sites, run, refused, forge, keys, allowed):
+    some, signers = sites(4), allowed("s0", "s1", "s2", "server")
+    forge(some.keys[3], facts={"client": "server"})
+    for name, path in zip(("s0", "s1", "s2", "server"), some.keys, strict=True):
+        assert run("sign", path, "--key", keys(name)).code == 0
+    words = some.words("s0", "--signers", signers)
+    refused(some.world.folder, 65, [some.keys[3], "of the server"], *words)
 
 
 def test_numbers_that_do_not_fit_are_refused_by_name(sites, refused, forge):

@@ -158,6 +158,36 @@ def test_an_own_model_needs_no_signature(world, run, refused, allowed):
     refused(world.folder, 65, [world.model, "no signature of the server"], *first)
 
 
+def test_a_courier_cannot_send_the_own_model_of_a_site(
+    world, run, refused, forge, keys, allowed
+):
+    """Without the record that the site's training leaves, the site must have signed."""
+    folder, signers = world.folder, allowed("server", "st-mary", "mallory")
+    site = ("--data", "digits", "--client", "st-mary", "--epochs", 1)
+    site += ("--batch-size", 240)
+    upload, sent = folder / "u1", folder / "sent"
+    assert run("local-train", world.model, *site, "-o", upload).code == 0
+    own = (*site, "--update", "keep", "--signers", signers, "-o", folder / "u2")
+    assert run("local-train", upload, *own, "--dry-run").code == 0
+    sent.write_bytes(upload.read_bytes())
+    words = ("local-train", sent, *own)
+    refused(folder, 65, [sent, "no signature of client st-mary"], *words)
+    for name, code in (("mallory", 65), ("server", 65), ("st-mary", 0)):
+        assert furlkit("sign", sent, "--key", keys(name)) == 0
+        assert run(*words, "--dry-run").code == code
+
+
+def test_the_server_cannot_give_two_models_one_name(world, refused):
+    """Masks and uploads name the model by the content hash, which GLOBAL must fit."""
+    name = Container(world.model).content
+    raw = bytearray(world.model.read_bytes())
+    raw[-4:] = np.float32(0.5).tobytes()
+    world.model.write_bytes(raw)
+    resealed(world.model, content=name)
+    assert Container(world.model).content == name
+    refused(world.folder, 65, [world.model, "content"], *local_train(world))
+
+
 def test_replay_of_a_signed_aggregate(world, run, keys, allowed):
     """The header names the uploads by content: replay needs no signature."""
     for client, upload in enumerate(world.clients):

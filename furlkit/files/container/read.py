@@ -51,8 +51,8 @@ class Container:
 
     `digests`: the sha256 of every piece of the body, if `verified_pieces` was told to
     remember them; a later pass compares bytes with the digests. `aliases`: further
-    names of tensors, for files that are read in parallel. `signed`: a signature covers
-    `content`, so readers compare `content` with the bytes that they use.
+    names of tensors, for files that are read in parallel. `by`: the hash that readers
+    compare with the bytes, `check` or, if others name or sign the file, `content`.
     """
 
     def __init__(self, path: Path):
@@ -67,17 +67,12 @@ class Container:
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
         self.aliases: dict[str, str] = {}
-        self.signed = False
+        self.by = "check"
 
     @property
     def content(self) -> str:
         """Content hash recorded in the header."""
         return self.header.content
-
-    @property
-    def hash_to_compare(self) -> str:
-        """Name of the hash that readers compare with the bytes."""
-        return "content" if self.signed else "check"
 
     @property
     def body_start(self) -> int:
@@ -125,8 +120,8 @@ class Container:
         _fill(self.path, buffer, self.body_start + start, handle)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, after the checksum has been compared; the file is opened once."""
-        return self.verified_tensors(self.hash_to_compare)
+        """All tensors, after the hash has been compared; the file is opened once."""
+        return self.verified_tensors(self.by)
 
     def verified_tensors(self, by: str | None, remember: bool = False) -> Tensors:
         """Read the tensors and compare `content` or `check` of the bytes read.

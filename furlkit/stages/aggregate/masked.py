@@ -36,7 +36,10 @@ from furlkit.stages.aggregate.privacy import check_release
 from furlkit.weights import is_batchnorm_statistic
 
 AGAIN = "all sites must mask with the same keys and --weights: furlkit mask upload"
-VOID = "at a site that masked sums do not name; the round is void"
+VOID = (
+    "the training of a site failed, or a site cheats: the masks hide which site; the "
+    "round is void"
+)
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:

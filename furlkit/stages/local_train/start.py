@@ -14,7 +14,8 @@ from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile, progress_of
-from furlkit.files.signatures import check_received
+from furlkit.files.published import has_record
+from furlkit.files.signatures import CLIENT, SERVER, check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
 from furlkit.inputs.existing import Output, already, unchanged
@@ -35,7 +36,7 @@ Result = tuple[str, dict[str, Any]]
 class Start:
     """Files common to the clients, and the plan of this round.
 
-    `received`: files that --signers has checked, by path.
+    `received`: GLOBAL, and files that --signers has checked, by path.
     """
 
     options: LocalTrainOptions
@@ -59,8 +60,11 @@ def open_start(options: LocalTrainOptions) -> Start:
         if is_site(client, options.partition):
             check_places(_sent_files(options, client))
     received = _received_files(options)
+    received[
+        options.model
+    ].by = "content"  # Uploads and masks name the model by content.
     partition = read_partition(options.partition) if options.partition else None
-    model = read_checkpoint(received.get(options.model, options.model))
+    model = read_checkpoint(received[options.model])
     own = options.clients[0] if options.update.starts_from_own else None
     matching.check_start(model, partition, own)
     if options.update.continues:
@@ -83,22 +87,26 @@ def open_start(options: LocalTrainOptions) -> Start:
 
 
 def _received_files(options: LocalTrainOptions) -> dict[Path, Container]:
-    """Check received files by --signers; GLOBAL may be the client's unsigned model."""
+    """Open GLOBAL, and check received files by --signers.
+
+    GLOBAL may be the client's model, made here. Without a record beside the model, the
+    client must have signed the model: a courier could have sent it.
+    """
+    model = Container(options.model)
     if not options.signers:
-        return {}
+        return {options.model: model}
     files = [
         (fill(each.path, client), each.file.signer)
         for each in options.files
         for client in options.clients
-        if each.is_received
+        if each.is_received and each.path != str(options.model)
     ]
-    own = {}
-    if options.update.starts_from_own:
-        model = Container(options.model)
-        if model.header.facts.get("role") == "client":  # `check_start` compares names.
-            own = {options.model: model}
-    signed = [file for file in files if file[0] not in own]
-    return {**own, **check_received(options.signers, signed)}
+    own = options.update.starts_from_own and model.header.facts.get("role") == "client"
+    if not own:
+        files.append((options.model, SERVER))
+    elif options.partition is None and not has_record(model):
+        files.append((options.model, CLIENT))
+    return {options.model: model, **check_received(options.signers, files)}
 
 
 def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Provenance:

@@ -39,12 +39,13 @@ class KeyOptions:
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write a secret key and a public key; an existing secret key is kept."""
     options = fill(KeyOptions, values)
+    used = used_of(options.secret_out)
     check_output(options.secret_out, [options.model, options.output], "--secret-out")
-    check_output(options.output, [options.model])
+    check_output(options.output, [options.model, used])
     facts = _facts(options)
     line = f"{options.output}: public key of client {facts.client} for run {facts.run}"
     data: dict[str, Any] = {"client": facts.client, "run": facts.run}
-    with nullcontext() if options.dry_run else holding(used_of(options.secret_out)):
+    with nullcontext() if options.dry_run else holding(used):
         existing = _existing(options, facts)
         _check_public(options, existing)
         if options.dry_run:
@@ -52,7 +53,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         secret = existing or new_secret()
         if existing is None:
             # After a crash in between, the list is of another key, which is refused.
-            start_list(options.secret_out, secret, facts.run)
+            start_list(options.secret_out, secret, facts)
             write_key(options.secret_out, SECRET, secret, facts)
         data["key"] = public_of(secret).hex()
         data["content"] = write_key(options.output, PUBLIC, public_of(secret), facts)

@@ -78,10 +78,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         check_unused(secret, use, options.new_roster)
         if options.dry_run:
             return line, data
+        how = Provenance(COMMAND, {"weights": options.weights}, inputs=_inputs(keys))
+        masked = _masked(numbers, secret, keys, facts)  # Refuses broken keys.
         # Before the upload: after a crash, the masks count as used.
         note_use(secret, use)
-        how = Provenance(COMMAND, {"weights": options.weights}, inputs=_inputs(keys))
-        masked = _masked(numbers, secret, keys, facts)
         data["content"] = write_masked(options.output, masked, facts, how)
     return line, data
 

@@ -4,8 +4,8 @@ Two different uploads with one mask reveal the difference of the uploads. The su
 sites minus a sum without a site is the model of this site. So a site masks one upload in
 a round, and for the same sites as in the round before.
 
-`mask key` writes the file together with the secret key. The first line names the key and
-the run, every further line is a use.
+`mask key` writes the file together with the secret key. The first line names the key, the
+site and the run; every further line is a use.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import OWNER, write_bytes
 from furlkit.files.container.header import canonical
-from furlkit.files.keys import Key, public_of
+from furlkit.files.keys import Key, KeyFacts, public_of
 from furlkit.files.opening import read_bytes
 
 LONGEST = 16 * 2**20
@@ -38,16 +38,29 @@ def used_of(secret: Path) -> Path:
     return secret.with_name(f"{secret.name}.used")
 
 
-def start_list(secret: Path, key: bytes, run: str) -> None:
-    """Write the list of a new secret key; a key of the same run keeps the uses.
+def start_list(secret: Path, key: bytes, facts: KeyFacts) -> None:
+    """Write the list of a new secret key; a key of the same site and run keeps the uses.
 
     Otherwise a server could ask for new keys, and for the masked uploads of a round again.
     """
+    path = used_of(secret)
+    for other in path.parent.glob("*.used"):
+        if other != path and _list_of(other, facts) is not None:
+            raise InputError(
+                f"{other}: is the list of another key of client {facts.client} in this "
+                "run; a site with two keys can mask a round twice. Use that key, or give "
+                "its --secret-out and --renew"
+            )
+    _write(secret, key, facts, _list_of(path, facts) or [])
+
+
+def _list_of(path: Path, facts: KeyFacts) -> list[Use] | None:
+    """Uses in a list of this site and run; None for another list or a broken list."""
     try:
-        about, uses = _read(used_of(secret))
-    except FurlkitError:  # No list, or a broken list: the remedy is a new key.
-        about, uses = {}, []
-    _write(secret, key, run, uses if about.get("run") == run else [])
+        about, uses = _read(path)
+    except FurlkitError:
+        return None
+    return uses if about.items() >= asdict(facts).items() else None
 
 
 def check_unused(secret: Key, use: Use, new_roster: bool) -> None:
@@ -75,7 +88,7 @@ def note_use(secret: Key, use: Use) -> None:
     """Add a use to the list."""
     uses = _uses_of(secret)
     if use not in uses:
-        _write(secret.path, secret.key, secret.facts.run, [*uses, use])
+        _write(secret.path, secret.key, secret.facts, [*uses, use])
 
 
 def _uses_of(secret: Key) -> list[Use]:
@@ -109,7 +122,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Use]]:
         ) from error
 
 
-def _write(secret: Path, key: bytes, run: str, uses: list[Use]) -> None:
-    lines = [{"key": public_of(key).hex(), "run": run}, *map(asdict, uses)]
+def _write(secret: Path, key: bytes, facts: KeyFacts, uses: list[Use]) -> None:
+    about = {"key": public_of(key).hex(), **asdict(facts)}
+    lines = [about, *map(asdict, uses)]
     text = "".join(f"{canonical(line)}\n" for line in lines)
     write_bytes(used_of(secret), text.encode(), mode=OWNER)
