@@ -145,7 +145,8 @@ NEIGHBOURS = Exchange("neighbours", "the nearest images of each image at the cli
 HELPERS = Exchange("helpers", "models of further clients close to the client's model",
     "furlkit.exchanges.helpers:Helpers",
     options=(
-        Option("helper", File("checkpoint", "helper", "received", chosen=True), (),
+        Option("helper", File("checkpoint", "helper", "received", chosen=True,
+                              signer="client"), (),
                "Upload of the last round, a candidate helper; may be repeated.",
                multiple=True, recorded=False, variable="helper_files"),
         Option("helpers", Whole(1), 2,
