@@ -62,6 +62,39 @@ def test_two_processes_give_the_weights_of_one(together, tmp_path, objective):
     assert "processes" not in Container(tmp_path / "one").header.options
 
 
+THREADS = """
+import atexit, sys
+from pathlib import Path
+from furlkit.cli import main
+
+def report():
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    print("threads:", *map(str.strip, names), file=sys.stderr)
+
+atexit.register(report)
+main()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_no_thread_of_gloo_outlives_the_training(environment, tmp_path):
+    """Such a thread aborts a process that ends at the same moment."""
+    round_0(tmp_path, ("--clients", 5), ("--width", 0.05, "--projector", "16,8"))
+    script = tmp_path / "script.py"
+    script.write_text(THREADS)
+    train = (
+        "local-train", tmp_path / "p.st", tmp_path / "g.st", *DIGITS, "--client", 0,
+        "--epochs", 1, "--batch-size", 64, "-o", tmp_path / "u.st",
+    )  # fmt: skip
+    command = [sys.executable, *TWO[:4], script, *train]
+    done = subprocess.run(
+        [*map(str, command)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "threads:" in line]
+    assert len(lines) == 2 and not any("gloo" in line for line in lines), lines
+
+
 @pytest.mark.slow
 def test_without_batchnorm_in_the_encoder_only_the_last_bit_differs(together, tmp_path):
     net = ("--encoder", "torchvision:squeezenet1_1", "--image-size", 32)
