@@ -117,9 +117,7 @@ def start() -> Callable[..., BaseProcess]:
         ["furlkit.stages.local_train.train", "furlkit.stages.evaluate.work.finetune"]
     )
 
-    def run(
-        arguments: list[str], hold: tuple[Path, int] | None = None
-    ) -> BaseProcess:
+    def run(arguments: list[str], hold: tuple[Path, int] | None = None) -> BaseProcess:
         from furlkit.cli import main
 
         if hold is None:

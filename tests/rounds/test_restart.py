@@ -116,7 +116,9 @@ def test_what_a_stopped_program_says(
 ):
     output = tmp_path / "c0.safetensors"
     train = command(round_of_files, output, every=0)
-    code = "import sys, tests.helpers as h; h.hold_training(sys.argv[1], 12, sys.argv[2:])"
+    code = (
+        "import sys, tests.helpers as h; h.hold_training(sys.argv[1], 12, sys.argv[2:])"
+    )
     first = subprocess.Popen(
         [sys.executable, "-c", code, output, *train], env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -82,7 +82,7 @@ def test_no_thread_of_gloo_outlives_the_training(environment, tmp_path):
 
     torchvision imports modules that hold the group if they are imported after its start.
     """
-    net = ("--encoder", "torchvision:squeezenet1_1", "--image-size", 16)
+    net = ("--encoder", "torchvision:squeezenet1_1", "--image-size", 32)
     round_0(tmp_path, ("--clients", 5), (*net, "--projector", "16,8"))
     script = tmp_path / "script.py"
     script.write_text(THREADS)
