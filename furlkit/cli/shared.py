@@ -318,7 +318,9 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
     if waited := late.wait_for(inputs):
         console.info(f"waited {waited:.1f} s for missing files")
     preset, warned = partial(_preset_text, entry.name), console.settings.warned
-    with receipts.noting(folder, calls, preset, warned):
+    code = catalogue.used_code
+    code.clear()  # Several commands may run in one process.
+    with receipts.noting(folder, calls, preset, warned, code):
         yield
 
 
