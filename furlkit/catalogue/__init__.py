@@ -92,5 +92,6 @@ from furlkit.catalogue.roles import (
     taker_of,
 )
 from furlkit.catalogue.schemes import SCHEMES
+from furlkit.catalogue.used import methods_used
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES, our_name

@@ -11,7 +11,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
-from furlkit import console
+from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
@@ -65,6 +65,7 @@ class ReportOptions:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
+    catalogue.add_plugins()  # Headers may name methods of plugins.
     options = fill(ReportOptions, values)
     check_output(options.output, options.audit)
     folders, kept = _divided(options.runs)
