@@ -31,7 +31,7 @@ from furlkit.reports.runs import is_of_records
 from furlkit.reports.summary import grouped
 from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
-from furlkit.runtime import no_search_for_garbage
+from furlkit.runtime import end_with_parent, no_search_for_garbage
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
@@ -101,7 +101,8 @@ def _collect(folders: Sequence[Path], kept: Sequence[Path]) -> list[Run]:
     if len(folders) == 1:
         return [_collect_one(folders[0], names[0], kept)]
     workers = min(len(folders), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+    fork, ending = get_context("fork"), end_with_parent()
+    with ProcessPoolExecutor(workers, fork, initializer=ending) as pool:
         return list(pool.map(_collect_one, folders, names, repeat(kept)))
 
 

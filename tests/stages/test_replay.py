@@ -1,8 +1,13 @@
 """replay: the printed commands make the same bytes; --run says whether they do."""
 
 import json
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +130,50 @@ def test_running_says_whether_it_is_the_same(made, world, run, forge, change):
     assert f"{path}: {expected[change]}" in outcome.out
     assert outcome.code == (1 if change == "a tensor" else 0)
     assert not Path("replay").exists()
+
+
+def children(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2][1] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_killed_replay_leaves_no_command_behind(world, forge, environment):
+    """The recorded training would take hours."""
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "epochs": 9_999})
+    words = ("-m", "furlkit", "replay", client, "--depth", 1, "--run")
+    process = subprocess.Popen([sys.executable, *map(str, words)], env=environment)
+    try:
+        while not (found := children(process.pid)):
+            assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+    (child,) = found
+    deadline = time.monotonic() + 60
+    while runs(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if left := runs(child):
+        os.kill(child, signal.SIGKILL)
+    assert not left
+
+
+def test_an_absurd_number_of_a_header_is_named_and_not_run(world, run, forge):
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "epochs": 10**6})
+    assert "--epochs 1000000" in run("replay", client, "--depth", 1).out
+    outcome = run("replay", client, "--depth", 1, "--run")
+    assert outcome.code == 65 and str(client) in outcome.err
+    assert "--epochs 1000000" in outcome.err and "10,000" in outcome.err
 
 
 def test_an_input_that_is_gone_ends_the_chain(made, world, run):
