@@ -220,12 +220,19 @@ def _check_complete(remakes: list[Remake]) -> None:
 
 
 def _run_all(remakes: list[Remake]) -> Iterator[Result]:
-    differing = []
+    differing, failed = [], []
     for remake in remakes:
         verdict = _verdict(remake)
-        if verdict.startswith(("differs", "failed")):
+        if verdict.startswith("differs"):
             differing.append(remake.link.path)
+        if verdict.startswith("failed"):
+            failed.append(remake.link.path)
         yield f"{remake.link.path}: {verdict}", {**_told(remake), "verdict": verdict}
+    if failed:
+        raise FurlkitError(
+            f"{failed[0]}: the command failed, so the file was not compared; of "
+            f"{len(remakes)} files {len(failed)} failed and {len(differing)} differ"
+        )
     if differing:
         raise FurlkitError(
             f"{differing[0]}: differs from the replayed file; of {len(remakes)} files "
