@@ -100,7 +100,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                "after MoCo's key).", newer=True),
     ),
     paper=papers.FEDCA,
-    equation="Eq. 4-10; FCL Eq. 3-6",
+    equation="Eq. 4-10; with `--share-rows` FCL Eq. 3-6",
 )
 
 TARGETS = Exchange("targets", "h and z of public images by a common model",

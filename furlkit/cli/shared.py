@@ -335,15 +335,26 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
         return
     words = [*entry.name.split(), *click.get_current_context().meta[TYPED]]
     writing = {f"--{o.name}" for o in entry.options.values() if writes_file(o)}
-    clients = (values.get("client") or ()) if "{client}" in output else (None,)
+    clients = _clients(values) if "{client}" in output else (None,)
     calls = [receipts.call_of(words, client, writing) for client in clients]
     # Before receipts take the hashes of inputs.
     inputs = {path: None for call in calls for path in call.reads_within(folder)}
     if waited := late.wait_for(inputs):
         console.info(f"waited {waited:.1f} s for missing files")
     preset, warned = partial(_preset_text, entry.name), console.settings.warned
-    with receipts.noting(folder, calls, preset, warned):
+    code = catalogue.used_code
+    code.clear()  # Several commands may run in one process.
+    with receipts.noting(folder, calls, preset, warned, code):
         yield
+
+
+def _clients(values: dict[str, Any]) -> tuple[Any, ...]:
+    """Clients of a command with an output for each client; None for other commands."""
+    clients = values.get("clients")  # A number in partition.
+    if clients != ("all",):
+        return clients if isinstance(clients, tuple) else (None,)
+    chosen_clients = catalogue.load("furlkit.inputs.sites:chosen_clients")
+    return chosen_clients(clients, values["partition"])
 
 
 def _preset_text(command: str, name: str) -> str | None:

@@ -16,7 +16,7 @@ from furlkit.inputs.planned import check_planned, data_warnings
 from furlkit.inputs.settings import fill
 from furlkit.recipes import places, records
 from furlkit.recipes.expand import Plan, expand, noted_in
-from furlkit.recipes.finished import command_name
+from furlkit.recipes.finished import changed_code, command_name
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.hq import as_hq
 from furlkit.recipes.read import Recipe, read, runs
@@ -101,11 +101,22 @@ def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
             held.enter_context(holding(Path(noted_in(plan.run, records.JSON))))
         for line in [line for plan in plans for line in records.changes(plan)]:
             console.warn(f"{line}; what it made before is stale")
+        for plan in plans:
+            _warn_of_code(plan)
         # Rules first: without records, the rules do not run.
         if options.output is not None:
             write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
             records.save(plan, options.group)
+
+
+def _warn_of_code(plan: Plan) -> None:
+    """Name packages of plugins with code that has changed since the run's files."""
+    for package, count in changed_code(plan).items():
+        console.warn(
+            f"{plan.run.out}: the code of {package} has changed since it made "
+            f"{counted(count, 'file')}; the files are stale"
+        )
 
 
 def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:

@@ -11,7 +11,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
-from furlkit import console
+from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
@@ -32,7 +32,7 @@ from furlkit.reports.runs import is_of_records
 from furlkit.reports.summary import grouped
 from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
-from furlkit.runtime import no_search_for_garbage
+from furlkit.runtime import end_with_parent, no_search_for_garbage
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
@@ -67,6 +67,7 @@ class ReportOptions:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
+    catalogue.add_plugins()  # Headers may name methods of plugins.
     options = fill(ReportOptions, values)
     check_output(options.output, options.audit)
     folders, kept = _divided(options.runs)
@@ -102,7 +103,8 @@ def _collect(folders: Sequence[Path], kept: Sequence[Path]) -> list[Run]:
     if len(folders) == 1:
         return [_collect_one(folders[0], names[0], kept)]
     workers = min(len(folders), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+    fork, ending = get_context("fork"), end_with_parent()
+    with ProcessPoolExecutor(workers, fork, initializer=ending) as pool:
         return list(pool.map(_collect_one, folders, names, repeat(kept)))
 
 
