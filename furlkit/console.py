@@ -23,7 +23,8 @@ from furlkit.errors import DiskError, InputError
 class _Settings:
     """Settings from the command line; `warned`: the warnings given so far.
 
-    `collected`: the list of `collected`, while warnings are not printed.
+    `collected`: the list of `collected`, while warnings are not printed. `noted`: the
+    lists of `noted`, which get every warning.
     """
 
     verbosity: int = 0
@@ -31,6 +32,7 @@ class _Settings:
     strict: bool = False
     warned: set[str] = field(default_factory=set)
     collected: list[str] | None = None
+    noted: list[list[str]] = field(default_factory=list)
 
     def reset(self) -> None:
         """Restore the defaults of -q, -v, --json and --strict."""
@@ -160,18 +162,32 @@ def detail(message: str) -> None:
         _say("", message)
 
 
-def warn(message: str) -> None:
+def warn(message: str, passing: bool = False) -> None:
     """Print a warning, also with -q; an equal warning is printed once.
 
     With --strict a warning is an error, so stages warn before writing a result.
+    `passing`: the warning is about this call, not about the result.
     """
     if settings.strict:
         raise InputError(f"{message} (a warning; --strict turns warnings into errors)")
+    for noted_warnings in () if passing else settings.noted:
+        noted_warnings.append(message)
     if settings.collected is not None:
         settings.collected.append(message)
     elif message not in settings.warned:
         settings.warned.add(message)
         _say(_coloured("warning: ", "33"), message)
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Note the warnings of some work, to repeat the warnings if the work is repeated."""
+    warnings: list[str] = []
+    settings.noted.append(warnings)
+    try:
+        yield warnings
+    finally:
+        settings.noted.pop()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Classes of the catalogue's entries: kinds of values, options, methods, commands."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -199,12 +199,14 @@ class Option(_Fields):
 class Group(NamedTuple):
     """Options with a common title in --help.
 
-    `choices`: words for the first option, with help.
+    `choices`: words for the first option, with help. `owner`: term or exchange with these
+    options, see `_owner_of`; empty for the options of a command.
     """
 
     title: str
     options: tuple[Option, ...]
     choices: tuple[tuple[str, str], ...] = ()
+    owner: str = ""
 
     def varied(self, **defaults: Any) -> "Group":
         """Return the group with other defaults for some options."""
@@ -335,7 +337,8 @@ class Term(Method):
             option if option.name == self.switch else option._replace(needs=self.switch)
             for option in self.options
         )
-        return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
+        title = f"{self.name.capitalize()}: {self.help}"
+        return Group(title, tuple(options), owner=_owner_of(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -563,23 +566,29 @@ class Family(NamedTuple):
     def _found(self) -> dict[str, dict[str, Option]]:
         """Declarations by the option's name, then by the entry's name."""
         found: dict[str, dict[str, Option]] = {}
+        first: dict[str, _Declared] = {}
         for entry in self.entries().values():
             for option in entry.options:
+                declared = _Declared(_owner_of(entry), option)
+                known = first.setdefault(option.name, declared)
+                if known.option.kind != option.kind:
+                    raise _collision(known, declared, "declare one type, or rename")
                 found.setdefault(option.name, {})[entry.name] = option
         return found
+
+    def declared(self, key: str) -> "list[_Declared]":
+        """The declarations of an option."""
+        every = [_Declared(f"a choice {OURS}", self.choice)]
+        for entry in self.entries().values():
+            every += [_Declared(_owner_of(entry), option) for option in entry.options]
+        return [one for one in every if one.option.key == key]
 
 
 def _merged(found: Mapping[str, Option]) -> Option:
     """Merge the declarations of several entries; the help names the entries."""
-    first_name, first = next(iter(found.items()))
+    first = next(iter(found.values()))
     if len(found) == 1:
         return first
-    for name, option in found.items():
-        if option.kind != first.kind:
-            raise UsageError(
-                f"--{first.name}: {first_name} and {name} declare different types; an "
-                "installed package must rename the option"
-            )
     text = f"{first.help} Read by {', '.join(found)}."
     texts = _told({name: option.help for name, option in found.items()})
     if len(texts) > 1:
@@ -589,6 +598,43 @@ def _merged(found: Mapping[str, Option]) -> Option:
     defaults = _told({name: shown(option) for name, option in found.items()})
     usual = "; ".join(f"{default} for {names}" for default, names in defaults.items())
     return first._replace(default=None, help=text, usual=usual)
+
+
+OURS = "of furlkit"  # Ends the name of an owner.
+
+
+class _Declared(NamedTuple):
+    """A declaration of an option; `owner` is the entry or the command."""
+
+    owner: str
+    option: Option
+
+    @property
+    def words(self) -> str:
+        """Owner and type, with the type as in the code: dcl of furl_dcl (Number(low=0))."""
+        kind, given = self.option.kind, {}
+        for field in fields(kind):
+            value = getattr(kind, field.name)
+            if value != field.default:
+                given[field.name] = value() if callable(value) else value
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"{self.owner} ({type(kind).__name__}({shown}))"
+
+
+def _owner_of(entry: Any) -> str:
+    """Name of an entry, and the package of the entry's function."""
+    function = getattr(entry, "function", "")  # Some of furlkit's entries have none.
+    return f"{entry.name} of {function.split(':')[0].split('.')[0] or 'furlkit'}"
+
+
+def _collision(one: _Declared, other: _Declared, cure: str) -> UsageError:
+    """Error about an option of two owners; other packages rename, not furlkit."""
+    both = (one.owner, other.owner)
+    theirs = [owner for owner in both if not owner.endswith(OURS)] or both
+    return UsageError(
+        f"--{one.option.name} is an option of {one.words} and of {other.words}; {cure} "
+        f"the option of {' or of '.join(theirs)}"
+    )
 
 
 def _told(by_name: Mapping[str, str]) -> dict[str, str]:
@@ -648,7 +694,9 @@ class Exchange(Method):
     @property
     def part(self) -> "Group | Family | None":
         """Group or family of options that the exchange adds to local-train."""
-        return self.family or (Group(self.title, self.options) if self.title else None)
+        if self.family or not self.title:
+            return self.family
+        return Group(self.title, self.options, owner=_owner_of(self))
 
     @property
     def all_options(self) -> tuple[Option, ...]:
@@ -715,7 +763,7 @@ class Command(NamedTuple):
         found: dict[str, Group] = {}
         for part in self.resolved_parts:
             for group in part.groups if isinstance(part, Family) else [part]:
-                known = found.get(group.title, Group(group.title, (), group.choices))
+                known = found.get(group.title, group._replace(options=()))
                 options = (*known.options, *group.options)
                 found[group.title] = known._replace(options=options)
         return [group for group in found.values() if group.options]
@@ -727,11 +775,20 @@ class Command(NamedTuple):
         for group in self.groups:
             for option in group.options:
                 if option.key in found:
-                    raise UsageError(
-                        f"{self.name}: two methods add an option --{option.name}; an "
-                        "installed package must rename the option"
-                    )
+                    first, *_, last = self._declared(option.key)
+                    raise _collision(first, last, "rename")
                 found[option.key] = option
+        return found
+
+    def _declared(self, key: str) -> "list[_Declared]":
+        """The declarations of an option."""
+        found: list[_Declared] = []
+        for part in self.resolved_parts:
+            if isinstance(part, Family):
+                found += part.declared(key)
+            else:
+                owner = part.owner or f"{self.name} {OURS}"
+                found += [_Declared(owner, o) for o in part.options if o.key == key]
         return found
 
 

@@ -126,6 +126,12 @@ def _entries(group: str) -> dict[str, Any]:
     return {**OWN[group], **_added[group]}
 
 
+def rules_that(accept: Callable[[Rule], Any]) -> str:
+    """Names of the accepted rules, as text: "fedavgm, fedadam and fedyogi"."""
+    names = [rule.name for rule in rules().values() if accept(rule)]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 objectives: Callable[[], dict[str, Objective]] = partial(_entries, "furlkit.objectives")
 terms: Callable[[], dict[str, Term]] = partial(_entries, "furlkit.terms")
 updates: Callable[[], dict[str, Update]] = partial(_entries, "furlkit.updates")

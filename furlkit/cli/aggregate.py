@@ -19,7 +19,7 @@ from furlkit.catalogue.groups import (
     SIGNERS,
     output,
 )
-from furlkit.catalogue.installed import rules
+from furlkit.catalogue.installed import rules, rules_that
 
 
 def _kinds(field: str) -> str:
@@ -84,10 +84,10 @@ COMMAND = command("aggregate",
     compared. With --partition a warning lists the clients without an upload; with
     --at-least N the list is a plain line, not a warning.
 
-    fedavgm, fedadam and fedyogi have a memory: --state-out writes the server's memory,
-    and the next round reads the file as --state. The file belongs to the model of the
-    same run of aggregate, the next --parent; any other combination is refused. The first
-    round has no --state. The memory stays at the server.
+    Some rules have a memory: --state-out writes the server's memory, and the next round
+    reads the file as --state. The file belongs to the model of the same run of aggregate,
+    the next --parent; any other combination is refused. The first round has no --state.
+    The memory stays at the server.
 
     An output for sites (clients that trained without a PARTITION) leaves out names,
     hashes of uploads, shares and numbers of images, of single sites and in total; rows of
@@ -162,7 +162,7 @@ COMMAND = command("aggregate",
                      several=True),
     lambda: group(IN_OUT, output(_kinds("writes")), ANONYMOUS, RECORD),
     RULE,
-    group("All rules",
+    lambda: group("All rules",
         Option("at-least", Whole(1), 1,
                "Quorum: exit with 75 if fewer clients have reported. Above 1, an "
                "UPLOAD may be missing.",
@@ -175,8 +175,8 @@ COMMAND = command("aggregate",
                usual="as --at-least", needs="wait", recorded=False),
         Option("parent", File("checkpoint", "parent"),
                help="Global model from which this round's clients started; uploads of "
-                    "other models, rounds and runs are refused. clip, l-dawa, fedavgm, "
-                    "fedadam, fedyogi, scaffold and masked-sum need this model, and --report "
+                    "other models, rounds and runs are refused. "
+                    f"{rules_that(lambda rule: rule.parent)} need this model, and --report "
                     "measures updates from it.",
                recorded=False, metavar="GLOBAL"),
         Option("members", File("members"),
@@ -198,7 +198,8 @@ COMMAND = command("aggregate",
                recorded=False, metavar="FILE"),
         Option("state-out", File("server", "state", "kept"),
                help="File for the server's memory, for the next round; stays at the "
-                    "server. Required by rules with a memory.",
+                    "server. Required by the rules with a memory: "
+                    f"{rules_that(lambda rule: rule.state)}.",
                recorded=False, metavar="FILE"),
         Option("trust-headers", Flag(), False,
                "Check only the checksum of each upload, not the sha256 in the header: "

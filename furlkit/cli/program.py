@@ -1,11 +1,13 @@
 """The program `furlkit`: commands and exit codes."""
 
+import os
 import resource
 import signal
 import sys
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from furlkit import __version__, catalogue, console, runtime
 from furlkit.cli import INTERRUPTED
@@ -15,6 +17,7 @@ from furlkit.files import bugs
 from furlkit.training import signals as stopping
 
 DISK = 74
+COMPLETE = "_FURLKIT_COMPLETE"  # Set by a shell that asks for a completion.
 HELP = """Federated unsupervised representation learning, a command for every stage.
 
 \b
@@ -87,6 +90,8 @@ def _outcome(arguments: list[str] | None) -> int:
     try:
         stopping.install()
         with bugs.kept(expected=CLICKS):
+            if request := os.environ.get(COMPLETE):
+                return shell_complete(furlkit, {}, "furlkit", COMPLETE, request)
             _run_command(arguments)
     except (FurlkitError, Stopped) as error:
         console.error(str(error))

@@ -416,7 +416,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command named by the first word, and the words after the name."""
         name = words[0]
-        if not name.startswith("-") and self.get_command(context, name) is None:
+        unknown = self.get_command(context, name) is None
+        if unknown and not name.startswith("-") and not context.resilient_parsing:
             hint = self.hint(name)
             raise click.UsageError(f"No such command {name!r}{hint}", context)
         return super().resolve_command(context, words)

@@ -66,6 +66,31 @@ class Numbers(click.ParamType):
         return numbers
 
 
+EMPTY = "is empty; expected a path"
+
+
+class FilePath(click.Path):
+    """The path of a file or folder; not empty, unlike an unset variable of a shell."""
+
+    def convert(self, value, param, ctx):
+        """Text to a path."""
+        if not str(value):
+            self.fail(EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Place(click.ParamType):
+    """A path, a pattern of paths or a name, as text; not empty."""
+
+    name = "FILE"
+
+    def convert(self, value, param, ctx):
+        """Check the text."""
+        if not str(value):
+            self.fail(EMPTY, param, ctx)
+        return str(value)
+
+
 class Clients(click.ParamType):
     """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter.
 
@@ -148,11 +173,11 @@ def type_of(kind: catalogue.Kind) -> tuple[Any, str]:
             return Clients(names), "NUMBERS|NAME" if names else "NUMBERS"
         case catalogue.File():
             if kind.per_client or kind.words:
-                return str, "FILE"
+                return Place(), "FILE"
             folder = not kind.written or kind.kind == "folder"
-            return click.Path(dir_okay=folder, path_type=Path), "FILE"
+            return FilePath(dir_okay=folder, path_type=Path), "FILE"
         case catalogue.Data():
-            return str, "NAME|PATH"
+            return Place(), "NAME|PATH"
         case catalogue.Text(form):
             return str, form
     return bool, ""

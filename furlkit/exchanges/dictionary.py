@@ -80,6 +80,7 @@ class Dictionary(Exchange):
 
     def __init__(self, values: Values) -> None:
         self._sharing = sharing_of(values)
+        self.active = bool(self._sharing.dictionary or self._sharing.features_out)
         self._objective = catalogue.objectives()[values["objective"]]
         self._secret = None
         if self._sharing.features_out:

@@ -7,6 +7,7 @@ start of a training is a line with the versions and the machine.
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,23 @@ class Journal:
                 f"{self.path}: cannot write: {error.strerror}; make room, then run "
                 "this command again"
             ) from error
+
+    def note_result(self, data: dict[str, Any], warnings: Iterable[str] = ()) -> None:
+        """Append the result of some work and the warnings, after writing the output."""
+        warned = {"warnings": said} if (said := [*dict.fromkeys(warnings)]) else {}
+        with suppress(DiskError):  # Only a repeated command reads the line.
+            self.write({"event": "result", **data, **warned})
+
+    def result(self, content: str) -> dict[str, Any]:
+        """Result of the work that wrote the output with this content hash.
+
+        Empty for stages without a journal, and in journals of earlier versions.
+        """
+        with suppress(InputError):
+            for line in self.read():
+                if line.get("event") == "result" and line.get("content") == content:
+                    return {k: v for k, v in line.items() if k not in ("event", "time")}
+        return {}
 
     def machine(self) -> dict[str, Any]:
         """Versions and machine of the last start; empty without a start."""

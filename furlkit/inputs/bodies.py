@@ -4,7 +4,7 @@ Values that are not finite, BatchNorm statistics that no training produces, and 
 out of proportion are refused with the name of the tensor.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod, sqrt
 from pathlib import Path
@@ -17,7 +17,6 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
-from furlkit.files.container.seal import PIECE
 from furlkit.inputs.uploads import OpenedUpload, check_fit
 from furlkit.weights import is_batchnorm_statistic, online_name
 
@@ -80,19 +79,24 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
 def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | None:
     """Sketch of these tensors of a global model; None if a tensor is missing.
 
-    A target network starts with the weights of the online network.
+    A target network starts with the weights of the online network. One pass reads the
+    file in pieces and compares the checksum.
     """
-    sketch = np.zeros(WIDTH)
-    for name in names:
-        stored = name if name in opened else online_name(name)
-        if stored not in opened:
-            return None
-        values = opened.read(opened.entry(stored)).reshape(-1)
-        step = PIECE // values.itemsize
-        for number, start in enumerate(range(0, len(values), step)):
-            piece = values[start : start + step]
-            sketch += sketch_of(piece, name, number, len(values))
-    return sketch.astype(np.float32)
+    stored = {name: name if name in opened else online_name(name) for name in names}
+    if not all(name in opened for name in stored.values()):
+        return None
+    users: dict[str, list[str]] = defaultdict(list)
+    for name, source in stored.items():
+        users[source].append(name)
+    sketches: dict[str, list[np.ndarray]] = {name: [] for name in stored}
+    for entry, data in opened.verified_pieces("check"):
+        piece = data.view(entry.dtype)
+        for name in users[entry.name]:
+            number = len(sketches[name])
+            sketches[name].append(sketch_of(piece, name, number, prod(entry.shape)))
+    # Sums depend on the order: add in the order of the names, like `examined_body`.
+    pieces = (sketch for name in stored for sketch in sketches[name])
+    return sum(pieces, np.zeros(WIDTH)).astype(np.float32)
 
 
 def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:

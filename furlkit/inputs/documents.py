@@ -1,12 +1,13 @@
 """Metrics of evaluate and audit: earlier results, and writing with options and journal."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from furlkit.catalogue import plugin_options
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
-from furlkit.inputs.existing import Output, unchanged
+from furlkit.inputs.existing import Output, earlier_result, unchanged
 from furlkit.inputs.settings import Computing
 from furlkit.runtime import machine
 
@@ -17,7 +18,10 @@ def existing_scores(options: Any, known: dict[str, Any]) -> dict[str, Any] | Non
     """Return the document of an earlier run; `known`: entries known in advance."""
     how = Provenance("evaluate", **_origin(options, known))
     existing = unchanged(options, Output(options.output, "metrics", how, known))
-    return existing[0].facts if existing else None
+    if existing is None:
+        return None
+    earlier_result(options.output, existing[0].content)
+    return existing[0].facts
 
 
 def _origin(options: Any, known: dict[str, Any]) -> dict[str, Any]:
@@ -34,12 +38,15 @@ def _encoder(known: dict[str, Any]) -> Any:
 
 
 def write_document(
-    options: Any, found: dict[str, Any], trained: bool = False
+    options: Any,
+    found: dict[str, Any],
+    trained: bool = False,
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the result together with the options.
 
-    The journal beside the output records the versions and the machine; if the protocol
-    has `trained` the model, the journal already exists.
+    The journal beside the output records the versions, the machine and the `warnings` of
+    the work; if the protocol has `trained` the model, the journal already exists.
     """
     output = options.output
     document = write_metrics(output, {**_origin(options, found), **found})
@@ -47,4 +54,6 @@ def write_document(
         journal = Journal(output)  # Last: a full disk must not leave only the journal.
         journal.rewind(0)
         journal.write({"event": "start", **machine()})
+        if warnings:
+            journal.note_result({"content": document["content"]}, warnings)
     return document

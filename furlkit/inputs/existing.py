@@ -11,6 +11,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.header import Header, canonical, shortened
 from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
 from furlkit.files.metrics import is_sealed, read_metrics
 from furlkit.files.replaceable import check_same_output
 from furlkit.inputs.records import check_record
@@ -62,13 +63,25 @@ def unchanged(options: Any, *outputs: Output) -> list[Existing] | None:
 
 
 def existing_result(
-    options: Any, kind: str, provenance: Provenance, facts: Any
+    options: Any, kind: str, provenance: Provenance, facts: Any, data: dict[str, Any]
 ) -> tuple[str, dict[str, Any]] | None:
-    """Result of a command with a single output, if the output is unchanged; or None."""
+    """Result of a command with a single output, if the output is unchanged; or None.
+
+    `data`: entries of the result that are known before the work.
+    """
     existing = unchanged(options, Output(options.output, kind, provenance, facts))
     if existing is None:
         return None
-    return already(options.output, {"content": existing[0].content})
+    trained = earlier_result(options.output, existing[0].content)
+    return already(options.output, {**data, **trained})
+
+
+def earlier_result(output: Path, content: str) -> dict[str, Any]:
+    """Entries of the result of the work that wrote an output; repeats the warnings."""
+    result = Journal(output).result(content)
+    for warning in result.pop("warnings", ()):
+        console.warn(str(warning))
+    return {**result, "content": content}
 
 
 def already(subject: Path | str, data: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -85,7 +85,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         resolved = {**options.recorded, **groups, "clients": len(parts)}
         inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
         provenance = Provenance("partition", resolved, options.seed, inputs)
-        if made := existing_result(options, "partition", provenance, facts):
+        if made := existing_result(options, "partition", provenance, facts, result):
             return made
         result["content"] = write_partition(
             options.output, parts, public, histogram, facts, provenance, domains

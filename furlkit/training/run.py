@@ -167,7 +167,7 @@ class _Keeper:
         self._rewind: int | None = 0
         found, reason = self.file.load()
         if reason:
-            console.warn(reason)
+            console.warn(reason, passing=True)
         if found is not None:
             self._load_or_start_over(found)
 
@@ -204,7 +204,8 @@ class _Keeper:
 
     def _warn(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
-        console.warn(f"{self.file.path}: cannot be resumed ({reason}); starting over")
+        text = f"{self.file.path}: cannot be resumed ({reason}); starting over"
+        console.warn(text, passing=True)
 
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """Return the interrupted training once; None starts a new training."""

@@ -430,18 +430,54 @@ def test_a_name_that_is_taken_is_an_error(points):
         catalogue.add_plugins()
 
 
-def test_an_option_that_the_command_has_already_is_an_error(points):
-    points(toy_entry=entry("toy", Option("momentum", Number(), 0.3, "m.")))
+def test_an_option_that_the_command_has_already_names_both_owners(points):
+    points(toy_entry=entry("toy", Option("momentum", Number(above=0), 0.3, "m.")))
     catalogue.add_plugins()
-    with pytest.raises(UsageError, match="--momentum"):
+    with pytest.raises(UsageError) as refusal:
         _ = COMMANDS["local-train"].options
+    message = str(refusal.value)
+    assert message.startswith("--momentum")
+    assert "local-train of furlkit (Number(low=0, high=1))" in message
+    assert "toy of toy (Number(above=0))" in message
+    assert message.endswith("rename the option of toy of toy")
 
 
-def test_an_option_of_two_types_is_an_error(points):
+def test_an_option_of_two_types_names_both_owners(points):
     points(toy_entry=entry("toy", Option("temperature", Whole(1), 3, "tau.")))
     catalogue.add_plugins()
-    with pytest.raises(UsageError, match="--temperature: simclr and toy"):
+    with pytest.raises(UsageError) as refusal:
         _ = catalogue.OBJECTIVE.options
+    message = str(refusal.value)
+    assert "simclr of furlkit (Number(above=0))" in message
+    assert "toy of toy (Whole(low=1))" in message
+    assert message.endswith("rename the option of toy of toy")
+
+
+@pytest.mark.parametrize(
+    "key, needs",
+    [("parent", lambda rule: rule.parent), ("state_out", lambda rule: rule.state)],
+)
+def test_the_help_of_a_file_names_the_rules_that_need_the_file(key, needs):
+    text = COMMANDS["aggregate"].options[key].help
+    words = set(re.split("[ ,.:]+", text)) - {"mean"}
+    named = [rule.name for rule in catalogue.rules().values() if rule.name in words]
+    assert named == [r.name for r in catalogue.rules().values() if needs(r)]
+
+
+def test_two_options_of_furlkit_blame_no_package():
+    scales = [
+        catalogue.Term(
+            name, "a toy", f"furlkit.terms.{name}:loss", switch="scale",
+            options=(Option("scale", Number(low=0), 0.0, "s."),),
+        )
+        for name in ("toy", "copy")
+    ]  # fmt: skip
+    declared = catalogue.Command("t", "a toy", parts=tuple(t.group for t in scales))
+    with pytest.raises(UsageError) as refusal:
+        _ = declared.options
+    assert "package" not in str(refusal.value)
+    end = "rename the option of toy of furlkit or of copy of furlkit"
+    assert str(refusal.value).endswith(end)
 
 
 def test_packages_are_searched_only_for_names_that_furlkit_does_not_have(

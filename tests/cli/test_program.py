@@ -361,3 +361,28 @@ def test_values_of_every_kind_reach_local_train(run, monkeypatch):
         words = [name] if value is None else [name, value]
         changed = built(run, monkeypatch, *words)
         assert [key for key in usual if usual[key] != changed[key]], name
+
+
+PATHS = [
+    (name, option)
+    for name, entry in catalogue.COMMANDS.items()
+    for option in entry.options.values()
+    if isinstance(option.kind, catalogue.File | catalogue.Data)
+]
+
+
+@pytest.mark.parametrize(
+    "name, option", PATHS, ids=[f"{name} --{o.name}" for name, o in PATHS]
+)
+def test_an_empty_path_is_wrong_usage(run, tmp_path, monkeypatch, name, option):
+    monkeypatch.chdir(tmp_path)
+    words = catalogue.COMMANDS[name].arguments
+    outcome = run(*name.split(), f"--{option.name}", "", *["x" for _ in words])
+    assert outcome.code == 2 and outcome.out == ""
+    assert f"--{option.name}" in outcome.err and "is empty" in outcome.err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_empty_argument_is_wrong_usage(refused, tmp_path):
+    words = ("CHECKPOINT", "is empty")
+    refused(tmp_path, 2, words, "evaluate", "knn", "", "--data", "digits", "-o", "s")

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from furlkit import catalogue
+from furlkit.cli.program import furlkit as program
+from furlkit.cli.shared import check_words
 
 CHECKED = [entry for entry in catalogue.EXCHANGES.values() if entry.check]
 LINE = ("local-train", "missing", "missing", "--data", "digits", "-o", "{client}.st")
@@ -57,3 +59,20 @@ def test_the_check_of_options_imports_no_torch(environment):
 @pytest.mark.parametrize("entry", CHECKED, ids=lambda entry: entry.name)
 def test_every_check_passes_without_options_of_the_exchange(entry):
     catalogue.load(entry.check)(catalogue.defaults("local-train"))
+
+
+@pytest.mark.parametrize(
+    "words, active",
+    [
+        ((), []),
+        (("--objective", "simclr", "--dictionary", "d"), ["dictionary"]),
+        (("--objective", "simclr", "--features-out", "{client}.f"), ["dictionary"]),
+    ],
+    ids=["none", "received", "shared"],
+)
+def test_an_exchange_is_active_only_if_an_option_asks_for_it(words, active):
+    from furlkit.exchanges.exchange import make_exchanges  # Imports torch.
+
+    line = [*LINE, "--client", "0", "--private-out", "{client}.p", *words]
+    made = make_exchanges(check_words(program, line)).items()
+    assert [name for name, exchange in made if exchange.active] == active

@@ -11,6 +11,7 @@ from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container, read_plain
 from furlkit.files.private import read_private
+from furlkit.inputs.bodies import sketch_of_parent
 from tests.helpers import furlkit, round_0
 
 _opened: list[str] | None = None
@@ -49,7 +50,14 @@ def numbered(count):
     return {f"t{k}": np.full(3, k, np.float32) for k in range(count)}
 
 
-@pytest.mark.parametrize("read", [lambda path: Container(path).tensors(), read_plain])
+def sketch_all(path):
+    opened = Container(path)
+    sketch_of_parent(opened, [entry.name for entry in opened.entries])
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: Container(path).tensors(), read_plain, sketch_all]
+)
 def test_openings_do_not_grow_with_the_number_of_tensors(tmp_path, read):
     counts = []
     for number in (1, 40):
@@ -74,3 +82,14 @@ def test_local_train_reads_a_private_file_once(tmp_path, clients):
         out = ("--client", clients, "-o", files / "x{client}")
         assert furlkit(*words, *private, *out) == 0
     assert len(found) == once > 0
+
+
+def test_aggregate_only_glances_at_files_of_other_rounds(world):
+    """The search for another sum of the round reads the first bytes of a neighbour."""
+    neighbour = world.folder / "neighbour.safetensors"
+    neighbour.write_bytes(world.partition.read_bytes())
+    clients = ("--parent", world.model, *world.clients)
+    with openings(neighbour) as found:
+        output = world.folder / "mean.safetensors"
+        assert furlkit("aggregate", *clients, "-o", output) == 0
+    assert len(found) == 1

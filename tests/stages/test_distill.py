@@ -133,9 +133,8 @@ def test_one_line_for_people_and_json_for_programs(three_models, run, tmp_path):
     line = "round 3, distilled from 3 clients on 60 public images\n"
     assert done == (0, f"{tmp_path / 'g'}: {line}", "")
     again = (*words, "--json", "-o", tmp_path / "g")
-    unchanged = json.loads(run(*again).out)
     result = json.loads(run(*again, "--force").out)
-    assert unchanged == {"content": result["content"], "unchanged": True}
+    assert json.loads(run(*again).out) == {**result, "unchanged": True}
     assert (result["round"], result["images"], result["epoch"]) == (3, IMAGES, 2)
     assert result["content"] == Container(tmp_path / "g").content
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g", "g.log.jsonl"]

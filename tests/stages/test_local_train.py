@@ -229,6 +229,11 @@ def test_a_net_that_gives_one_point_is_called_collapsed(
     assert code == 0
     err = capsys.readouterr().err
     assert "warning: client 0: " in err and "collapsed (spread 0.000" in err
+    repeated = ("c", "-q", *sgd)
+    assert train(*repeated, model=tmp_path / "flat.st")[0] == 0
+    assert capsys.readouterr().err == err
+    assert train(*repeated, "--strict", model=tmp_path / "flat.st")[0] == 65
+    assert "collapsed (spread 0.000" in capsys.readouterr().err
     code, _ = train("d", "-q")
     assert code == 0 and capsys.readouterr().err == ""
 

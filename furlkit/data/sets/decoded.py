@@ -94,6 +94,7 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
             found = _kept(index, fit, cache, _known(index, cache))
             found = found or _decoded(index, fit, cache)
     images, about = found
+    _warn_of_few_levels(index.root, images, fit.reading)
     _warn(index, fit, about, images)
     return images
 
@@ -182,7 +183,6 @@ def _decoded(index: FolderIndex, fit: Fit, cache: Path | None) -> Found:
     where = f"; kept in {cache}" if cache else ""
     console.info(f"{index.root}: decoding {len(index):,} images{where}")
     images, about = _decode(index, fit, cache)
-    _warn_of_few_levels(index.root, images, fit.reading)
     _note(index, about, cache)
     if cache is None:
         return images, about

@@ -219,12 +219,13 @@ def _made(
     check_record(options.output, "checkpoint", provenance)
     line, data = _line(options, job, facts), _data(job, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
-    if report and not options.dry_run and not _reported(options, report, known):
-        data["stands_out"] = _report(options, report, job, known)
+    if report and not options.dry_run:
+        exists = _reported(options, report, known)
+        data["stands_out"] = [] if exists else _report(options, report, job, known)
     if options.state_out and not options.dry_run:
         state = _write_state(options, options.state_out, job, facts, provenance)
         facts = replace(facts, state=state)
-    if made := existing_result(options, "checkpoint", provenance, facts):
+    if made := existing_result(options, "checkpoint", provenance, facts, data):
         return made
     check_release(options.output, facts)
     if not options.dry_run:

@@ -67,7 +67,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     provenance = provenance_of(options, sites)
     inputs = {**provenance.inputs, **by_role("aggregate", parent=parent)}
     provenance = replace(provenance, inputs=inputs)
-    if made := existing_result(options, "checkpoint", provenance, facts):
+    if made := existing_result(options, "checkpoint", provenance, facts, data):
         return made
     check_release(options.output, facts)
     with Lockstep([site.opened for site in sites]) as files:

@@ -17,6 +17,7 @@ from furlkit.aggregators.private_mean import next_clip, noise_of_sum, update_len
 from furlkit.aggregators.uploads import Uploads
 from furlkit.errors import FurlkitError, InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.container.read import read_head
 from furlkit.files.facts import Provenance
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.inputs.members import read_members
@@ -266,10 +267,10 @@ def check_release(output: Path, facts: CheckpointFacts) -> None:
     """Refuse a second sum of a round in a folder, if either sum is noisy.
 
     A header counts one sum per round, and the exact mean beside a noisy sum reveals the
-    noise.
+    noise. So a command without --noise searches the folder too.
     """
     for path in (output, *_newest_beside(output)):
-        known = _sum_in(path)
+        known = _sum_in(path, facts.parent)
         if known is None or known.parent != facts.parent:
             continue
         if facts.privacy or known.privacy:
@@ -277,14 +278,16 @@ def check_release(output: Path, facts: CheckpointFacts) -> None:
             raise InputError(f"{path}: already has {noisy} of this round; {_COST}")
 
 
-def _sum_in(path: Path) -> CheckpointFacts | None:
+def _sum_in(path: Path, parent: str | None) -> CheckpointFacts | None:
     """Facts of a model of aggregate, by header alone; None for any other file."""
     try:
-        opened, facts = open_checkpoint(path) if path.is_file() else (None, None)
+        # Few of the files mention the parent, and the others need no parsing.
+        if not path.is_file() or (parent or "").encode() not in read_head(path)[0]:
+            return None
+        opened, facts = open_checkpoint(path)
     except (FurlkitError, OSError):
         return None
-    made = opened is not None and opened.header.stage == "aggregate"
-    return facts if made else None
+    return facts if opened.header.stage == "aggregate" else None
 
 
 def _newest_beside(output: Path) -> list[Path]:

@@ -66,7 +66,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             share_rows=_made(clients), made_for=made_for, run=first.run,
         )  # fmt: skip
         provenance = provenance_of(options, clients)
-        if made := existing_result(options, "features", provenance, facts):
+        if made := existing_result(options, "features", provenance, facts, data):
             return made
         more = (np.arange(len(rows)), facts, provenance)
         data["content"] = write_features(options.output, rows, *more)

@@ -52,7 +52,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         owners = [[k, *rest] for k, (_, *rest) in enumerate(facts.owners)]
         facts = replace(facts, owners=owners)
     provenance = provenance_of(options, clients)
-    if made := existing_result(options, rule.writes, provenance, facts):
+    if made := existing_result(options, rule.writes, provenance, facts, data):
         return made
     kind = kind_of(rule.writes)
     write = load(f"{kind.module}:write_result")

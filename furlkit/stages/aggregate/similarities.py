@@ -62,7 +62,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         _name_dominant(clients, facts.temperature)
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
-        if made := existing_result(options, "ensemble", provenance, facts):
+        if made := existing_result(options, "ensemble", provenance, facts, data):
             return made
         writer = _write_matrix if form == "matrix" else _write_parts
         data["content"] = writer(options.output, clients, facts, provenance)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from furlkit import console
 from furlkit.catalogue import load
 from furlkit.data.augmentation import Augmentation
 from furlkit.errors import InputError
@@ -60,10 +61,11 @@ def conclude(
         return line, {**origins, "estimated_cpu_seconds": round(seconds, 1)}
     if before := existing_scores(options, origins):
         return already(audit_line(options.output, before), before)
-    attack, began = prepare(), time.process_time()
-    found = {**origins, **attack.run()}
+    with console.noted() as warnings:
+        attack, began = prepare(), time.process_time()
+        found = {**origins, **attack.run()}
     found["cpu_seconds"] = round(time.process_time() - began, 2)
-    document = write_document(options, found)
+    document = write_document(options, found, warnings=warnings)
     return audit_line(options.output, document), document
 
 

@@ -35,7 +35,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     check_augmentation(options.augmentation, lesson.model)
     check_batch(lesson.images.name, len(lesson.index), options.plan.batch_size)
     provenance = _provenance(options, lesson)
-    if made := existing_result(options, "checkpoint", provenance, lesson.facts):
+    facts, data = lesson.facts, lesson.data
+    if made := existing_result(options, "checkpoint", provenance, facts, data):
         ProgressFile(options.output, provenance).discard()
         return made
     from furlkit.stages.distill.train import teach  # Imports torch.

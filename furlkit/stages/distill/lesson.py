@@ -72,6 +72,11 @@ class Lesson:
     pairs: bool = False
     finish: Callable[[Tensors], Tensors] = dict
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """Entries of the result that are known before training."""
+        return {"round": self.facts.round, "images": len(self.index)}
+
 
 def method_of(options: DistillOptions) -> Callable[..., Any]:
     """The function of the teacher's catalogue entry."""

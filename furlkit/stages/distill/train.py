@@ -7,6 +7,7 @@ from furlkit import console, runtime
 from furlkit.data.batches import Images
 from furlkit.files.checkpoint import write_checkpoint
 from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
 from furlkit.files.progress import ProgressFile
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, tensors_of, view_of
@@ -21,17 +22,18 @@ def teach(
     """Train and write the model, unless in a dry run; return the result."""
     net, facts = load_net(lesson.model, runtime.start(options.runtime)), lesson.facts
     line = f"{options.output}: round {facts.round}, {lesson.words}"
-    data: dict[str, Any] = {"round": facts.round, "images": len(lesson.index)}
     if options.dry_run:
-        return line, data
-    last = _train(options, lesson, net, provenance)
+        return line, lesson.data
+    with console.noted() as warnings:
+        last = _train(options, lesson, net, provenance)
+        _warn_of_idleness(options, last)
     facts = replace(facts, loss=sum(last.losses.values()))
     tensors = lesson.finish(tensors_of(net))
-    _warn_of_idleness(options, last)
     content = write_checkpoint(options.output, tensors, facts, provenance)
     ProgressFile(options.output, provenance).discard()
-    measured = _measured(last)
-    return f"{line}{measured}", {**data, "content": content, **last.facts()}
+    data = {**lesson.data, "content": content, **last.facts()}
+    Journal(options.output).note_result(data, warnings)
+    return f"{line}{_measured(last)}", data
 
 
 def _measured(last: Epoch) -> str:

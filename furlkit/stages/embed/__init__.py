@@ -78,7 +78,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     site = _is_of_site(model, private)
     provenance = Provenance("embed", resolved, None, contents, _withheld(options, site))
     written = "similarity" if options.similarity else "features"
-    if made := existing_result(options, written, provenance, facts):
+    if made := existing_result(options, written, provenance, facts, data):
         return made
     if site and not options.dry_run:
         provenance = _with_secret(options, provenance)

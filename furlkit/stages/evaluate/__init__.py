@@ -18,10 +18,14 @@ def work_of(protocol: str) -> Any:
 
 
 def write_scores(
-    options: Any, found: dict[str, Any], scored: str, trained: bool = False
+    options: Any,
+    found: dict[str, Any],
+    scored: str,
+    trained: bool = False,
+    warnings: Sequence[str] = (),
 ) -> Result:
     """Write scores; `scored` names the model."""
-    document = write_document(options, found, trained)
+    document = write_document(options, found, trained, warnings)
     return result_line(options.output, document, scored), document
 
 

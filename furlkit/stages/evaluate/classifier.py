@@ -6,6 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.labels import LabelSet, number_names
@@ -53,13 +54,14 @@ def run(values: dict[str, Any]) -> Result:
     if document := existing_scores(options, known):
         return already(scoring.result_line(options.output, document, scored), document)
     work = work_of("classifier")
-    net = work.open_net(options, model)
+    with console.noted() as warnings:
+        net = work.open_net(options, model)
     if options.dry_run:
         images = len(test.images)
         line = f"would score {options.model} by classifier on {images:,} images"
         return line, {"protocol": "classifier", "images": images}
     found = work.score(net, model, test, classes)
-    return write_scores(options, {**known, **found}, scored)
+    return write_scores(options, {**known, **found}, scored, warnings=warnings)
 
 
 def _options(values: dict[str, Any]) -> ClassifierOptions:

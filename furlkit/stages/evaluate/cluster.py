@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -58,14 +59,15 @@ def run(values: dict[str, Any]) -> Result:
     if document := existing_scores(options, known):
         return already(_line(options, document, scored), document)
     work = work_of("cluster")
-    net = work.open_net(options, model)
-    if options.dry_run:
-        images, how = len(test.images), f"k-means, {options.kmeans} clusters"
-        how = how if options.kmeans else "its own clusters"
-        line = f"would score {options.model} by {how} on {images:,} images"
-        return line, {"protocol": "cluster", "images": images}
-    found = work.score(options, net, model, train, test)
-    document = write_document(options, {**known, **found})
+    with console.noted() as warnings:
+        net = work.open_net(options, model)
+        if options.dry_run:
+            images, how = len(test.images), f"k-means, {options.kmeans} clusters"
+            how = how if options.kmeans else "its own clusters"
+            line = f"would score {options.model} by {how} on {images:,} images"
+            return line, {"protocol": "cluster", "images": images}
+        found = work.score(options, net, model, train, test)
+    document = write_document(options, {**known, **found}, warnings=warnings)
     return _line(options, document, scored), document
 
 

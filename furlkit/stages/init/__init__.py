@@ -1,6 +1,7 @@
 """init: the model at the start of round 1."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,15 +21,17 @@ from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts
 from furlkit.files.clients import EXPECTED, is_name
+from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
 from furlkit.inputs.declared import by_role
-from furlkit.inputs.existing import existing_result
+from furlkit.inputs.existing import Existing, Output, already, unchanged
 from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.description import Architecture
 from furlkit.runtime import pinned_option
+from furlkit.weights import is_batchnorm_statistic, part_of
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,28 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         reading=_reading(options, known, source).facts() or None,
     )  # fmt: skip
     provenance = _provenance(options, facts, contents)
-    if made := existing_result(options, "checkpoint", provenance, facts):
-        return made
+    if existing := unchanged(
+        options, Output(options.output, "checkpoint", provenance, facts)
+    ):
+        return already(options.output, _data_of(options.output, facts, existing[0]))
     from furlkit.stages.init.work import make_model  # Imports torch.
 
     return make_model(options, architecture, source, facts, provenance)
+
+
+def _data_of(
+    output: Path, facts: CheckpointFacts, existing: Existing
+) -> dict[str, Any]:
+    """Entries of the result of an earlier run; buffers are no parameters."""
+    entries = [e for e in Container(output).entries if e.dtype.kind == "f"]
+    numbers = {
+        e.name: prod(e.shape) for e in entries if not is_batchnorm_statistic(e.name)
+    }
+    encoder = (n for name, n in numbers.items() if part_of(name) == "encoder")
+    return {
+        "parameters": sum(numbers.values()), "encoder_parameters": sum(encoder),
+        **asdict(facts), **existing.facts, "content": existing.content,
+    }  # fmt: skip
 
 
 def _provenance(

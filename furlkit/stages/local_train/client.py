@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from furlkit import catalogue
+from furlkit import catalogue, console
 from furlkit.exchanges.draws import begin_draws, check_draws
 from furlkit.exchanges.exchange import Client
 from furlkit.files.clients import ClientId
@@ -32,19 +32,17 @@ def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
     """
     options, setup, kept = inputs.options, inputs.setup, 0
     for number in clients:
-        client = open_client(inputs, number)
+        with console.noted() as inputs.warnings[number]:
+            client = open_client(inputs, number)
+            if client.private:
+                used = bool(options.update.sends)
+                matching.check_private(client.private, setup.model, used)
+            for exchange in inputs.active:
+                exchange.check(client)
         if client.private and len(clients) > 1:
             kept += client.private.nbytes
             if kept <= KEPT_BYTES:
                 inputs.private[number] = client.private
-        if client.private:
-            used = bool(options.update.sends)
-            matching.check_private(client.private, setup.model, used)
-        for exchange in inputs.active:
-            exchange.check(client)
-    source = str(options.partition or setup.images.name)
-    sizes = {number: len(setup.index_of(number)) for number in clients}
-    matching.check_batches(source, sizes, options.plan.batch_size)
     return client if len(clients) == 1 else None
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from furlkit import catalogue, console, runtime
+from furlkit import catalogue, runtime
 from furlkit.errors import UsageError
 from furlkit.exchanges.exchange import Exchange, Setup, make_exchanges
 from furlkit.files.clients import ClientId
@@ -24,7 +24,7 @@ class Inputs(NamedTuple):
 
     Of these parts the client keeps the tensors in `kept`; the tensors in `unsent` are
     neither sent nor kept, because they stay as received. `private` has files that were
-    read to check the clients, until the clients train.
+    read to check the clients, until the clients train. `warnings`: of the checks.
     """
 
     start: Start
@@ -33,6 +33,7 @@ class Inputs(NamedTuple):
     kept: set[str]
     unsent: set[str]
     private: dict[ClientId, Private]
+    warnings: dict[ClientId, list[str]]
     sent: tuple[str, ...] = ()
 
     @property
@@ -73,7 +74,7 @@ def open_inputs(start: Start) -> Inputs:
     )
     kept = {k for exchange in active for k in exchange.kept_tensors(setup)}
     unsent = {k for exchange in active for k in exchange.unsent_tensors(setup)}
-    inputs = Inputs(start, setup, exchanges, kept, unsent, {})
+    inputs = Inputs(start, setup, exchanges, kept, unsent, {}, {})
     check_tensors(model.path, setup.learner, model.tensors)
     check_parts(model, setup.net.keys() - kept)
     _check_phases(inputs)
@@ -118,20 +119,12 @@ def _sent_parts(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _check_phases(inputs: Inputs) -> None:
-    """Check the parts of --phases; warn about a head of the objective without a phase."""
+    """Check the parts of --phases."""
     options, objective = inputs.options, inputs.options.objective
-    named: list[str] = []
     trained = ["encoder", *objective.head_names]
     trained += [part for exchange in inputs.active for part in exchange.trains]
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
-        named += phase.parts
-    left = [head for head in objective.head_names if not within(head, named)]
-    if named and left:
-        console.warn(
-            f"--phases: no phase trains the {left[0]} of --objective {objective.name}; add "
-            f"the part to a phase: {named[0]}+{left[0]}:5"
-        )
 
 
 def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:

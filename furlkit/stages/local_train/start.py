@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from furlkit import catalogue
+from furlkit import catalogue, console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError
 from furlkit.exchanges.draws import check_draws, withheld_with_draws
@@ -19,7 +19,7 @@ from furlkit.files.replaceable import check_same_output
 from furlkit.files.signatures import CLIENT, SERVER, check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
-from furlkit.inputs.existing import Output, already, unchanged
+from furlkit.inputs.existing import Output, already, earlier_result, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
@@ -29,6 +29,7 @@ from furlkit.inputs.sites import images_of, is_of_images, site_provenance
 from furlkit.models.description import Architecture, full_architecture
 from furlkit.stages.local_train.options import LocalTrainOptions
 from furlkit.training.plan import Plan
+from furlkit.weights import within
 
 Result = tuple[str, dict[str, Any]]
 
@@ -81,9 +82,27 @@ def open_start(options: LocalTrainOptions) -> Start:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     round_ = model.facts.round + (not options.update.continues)
     plan = options.plan.of_round(round_)
+    _warn(options, partition, images)
     return Start(
         options, partition, model, architecture, images, round_, plan, received
     )
+
+
+def _warn(
+    options: LocalTrainOptions, partition: Partition | None, images: ImageSet
+) -> None:
+    """Warn about batches and phases, also if the outputs exist."""
+    source = str(partition.path if partition else images.name)
+    sizes = {c: len(images_of(c, partition, images)) for c in options.clients}
+    matching.check_batches(source, sizes, options.plan.batch_size)
+    named = [part for phase in options.plan.phases for part in phase.parts]
+    heads = options.objective.head_names
+    left = [head for head in heads if not within(head, named)]
+    if named and left:
+        console.warn(
+            f"--phases: no phase trains the {left[0]} of --objective "
+            f"{options.objective.name}; add the part to a phase: {named[0]}+{left[0]}:5"
+        )
 
 
 def _received_files(options: LocalTrainOptions) -> dict[Path, Container]:
@@ -173,7 +192,8 @@ def existing_result(
         return None
     ProgressFile(path, start.work(how)).discard()
     contents = [each.content for each in existing]
-    data = dict(zip(["content", *written], contents, strict=True))
+    data = earlier_result(path, existing[0].content)
+    data |= zip(["content", *written], contents, strict=True)
     return already(*result_of(start, client, existing[0].facts.get("loss"), data))
 
 

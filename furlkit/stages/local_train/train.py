@@ -28,7 +28,9 @@ from furlkit.weights import Tensors, divide
 
 def train_clients(start: Start, existing: dict[ClientId, Result]) -> Iterator[Result]:
     """Train the clients without `existing` results; yield the results of all clients."""
-    options, inputs = start.options, open_inputs(start)
+    options = start.options
+    with console.noted() as warnings:
+        inputs = open_inputs(start)
     only = check_clients(inputs, [n for n in options.clients if n not in existing])
     if options.dry_run:
         yield from (_plan(inputs, number) for number in options.clients)
@@ -39,18 +41,27 @@ def train_clients(start: Start, existing: dict[ClientId, Result]) -> Iterator[Re
         if result is None:
             client = only or open_client(inputs, number)
             with holding(fill(options.output, number)):
-                result = _train_or_find(inputs, client, nets)
+                result = _train_or_find(inputs, client, nets, warnings)
         yield result
 
 
-def _train_or_find(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
-    """Train a client, unless results exist of the files that an exchange has chosen."""
+def _train_or_find(
+    inputs: Inputs, client: Client, nets: dict[str, Net], warnings: list[str]
+) -> Result:
+    """Train a client, unless results exist of the files that an exchange has chosen.
+
+    `warnings`: warnings about common inputs, which the journal keeps.
+    """
     options, result = inputs.options, None
     if options.chooses:
         result = existing_result(inputs.start, client.number, client.provenance)
+    output = fill(options.output, client.number)
     if result is None:
-        result = train_client(inputs, client, nets)
-    ProgressFile(fill(options.output, client.number), client.work).discard()
+        with console.noted() as own:
+            result = train_client(inputs, client, nets)
+        checked = inputs.warnings[client.number]
+        Journal(output).note_result(result[1], [*warnings, *checked, *own])
+    ProgressFile(output, client.work).discard()
     return result
 
 

@@ -65,7 +65,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )  # fmt: skip
     resolved = {**options.resolved, **encoder_plugin(model)}
     provenance = Provenance("neighbours", resolved, None, contents)
-    if made := existing_result(options, "neighbours", provenance, facts):
+    if made := existing_result(options, "neighbours", provenance, facts, data):
         return made
     from furlkit.stages.neighbours.work import nearest_images  # Imports torch.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.catalogue import divided, objectives, recorded
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
@@ -13,9 +14,10 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.declared import by_role
-from furlkit.inputs.existing import Output, already, unchanged
+from furlkit.inputs.existing import Output, already, earlier_result, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_batch, check_heads
 from furlkit.inputs.models import encoder_plugin
@@ -74,13 +76,17 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     progress = ProgressFile(options.output, inputs.provenance)
     if contents := _existing(inputs):
         progress.discard()
-        return already(f"{options.output}, {options.targets_out}", contents)
+        trained = earlier_result(options.output, contents["content"])
+        files = f"{options.output}, {options.targets_out}"
+        return already(files, {**data, **trained, **contents})
     from furlkit.stages.pretrain_align import work  # Imports torch.
 
     net = work.open_net(inputs)
     if not options.dry_run:
-        last = work.train_alignment(inputs, net)
+        with console.noted() as warnings:
+            last = work.train_alignment(inputs, net)
         data.update(work.write(inputs, net, last), **last.facts())
+        Journal(options.output).note_result(data, warnings)
         progress.discard()
     return line, data
 

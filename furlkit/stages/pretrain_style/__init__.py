@@ -18,7 +18,7 @@ from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
 from furlkit.inputs.declared import by_role
-from furlkit.inputs.existing import Output, already, unchanged
+from furlkit.inputs.existing import Output, already, earlier_result, unchanged
 from furlkit.inputs.images import open_images
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_patterns, fill
@@ -116,8 +116,8 @@ def _made(inputs: Inputs, number: ClientId) -> Result:
     with holding(path):
         existing = unchanged(options, Output(path, "private", how, whose))
         if existing:
-            line, data = _result(inputs, number, {"content": existing[0].content})
-            result = already(line, data)
+            trained = earlier_result(path, existing[0].content)
+            result = already(*_result(inputs, number, trained))
         else:
             from furlkit.stages.pretrain_style.work import train_style  # Imports torch.
 

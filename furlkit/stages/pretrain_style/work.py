@@ -8,6 +8,7 @@ from furlkit import runtime
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.batches import Images
 from furlkit.files.clients import ClientId
+from furlkit.files.journal import Journal
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.models.architecture import Net, build
 from furlkit.models.loading import tensors_of, view_of
@@ -34,8 +35,10 @@ def train_style(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any
         data = training.run_jobs(job, output, inputs.provenance, every).facts()
     tensors = {PREFIX + name: array for name, array in tensors_of(net).items()}
     facts = PrivateFacts(number, 0, parts_of(tensors), [])
-    content = write_private(output, tensors, {}, facts, inputs.provenance)
-    return {**data, "content": content}
+    data["content"] = write_private(output, tensors, {}, facts, inputs.provenance)
+    if options.plan.epochs:
+        Journal(output).note_result(data)
+    return data
 
 
 def _job(inputs: Inputs, number: ClientId, net: Net, purpose: Purpose) -> training.Job:

@@ -50,6 +50,14 @@ def test_an_update_that_is_sent_backwards_is_named(world, run, tmp_path, client)
     assert run(*mean(world, "--force", "-q")).err == ""
 
 
+def test_a_damaged_parent_decides_about_no_update(world, refused):
+    whole = bytearray(world.model.read_bytes())
+    whole[-1] ^= 1
+    world.model.write_bytes(whole)
+    words = mean(world, "--parent", world.model)
+    refused(world.folder, 65, (world.model, "checksum"), *words)
+
+
 def test_with_strict_no_result_is_written(world, hostile, run):
     shutil.copy(hostile, world.clients[1])
     done = run(*mean(world, "--strict"))
