@@ -6,8 +6,9 @@ variables must be set before the import of torch: functions of this module impor
 
 import gc
 import os
+import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ FLAGS = {
 _ONEDNN, _OLD_ONEDNN = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"
 _WITHOUT_AMX = "AVX512_CORE_BF16"
 _NO_PRIMITIVE = "could not create a primitive"
+_PR_SET_PDEATHSIG = 1  # prctl.h of Linux
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # glibc's malloc.h
 # Files of Linux's drivers: CUDA, CUDA in WSL, CUDA of Tegra, ROCm.
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl", "/dev/kfd")
@@ -366,6 +368,28 @@ def no_primitive(error: RuntimeError) -> str | None:
         cause = "this CPU announces AMX but cannot run it"
         return f"{cause}; use --isa auto or --precision float32"
     return f"PyTorch {_NO_PRIMITIVE} on this CPU; use --precision float32"
+
+
+def end_with_parent() -> Callable[[], None]:
+    """Return a function for a new process, which then ends with this process.
+
+    Linux kills the new process even if this process is killed. On other systems the
+    function does nothing. Call the function between fork and exec, as preexec_fn or as
+    initializer of a pool: the search for the C library must precede the fork.
+    """
+    parent = os.getpid()
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+
+    def arrange() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # The parent ended before the call.
+            os._exit(1)
+
+    return arrange
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from furlkit import runtime
-from tests.helpers import Killed, furlkit
+from tests.helpers import Killed, furlkit, hold_training
 from tests.recipes.launcher import launched
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -108,16 +108,24 @@ def python(environment) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def start() -> Callable[..., BaseProcess]:
-    """Start the program in a new process; torch is loaded once for all of them."""
+    """Start the program in a new process; torch is loaded once for all of them.
+
+    start(words, hold=(output, step)): see `hold_training`.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["furlkit.stages.local_train.train", "furlkit.stages.evaluate.work.finetune"]
     )
 
-    def run(arguments: list[str]) -> BaseProcess:
+    def run(arguments: list[str], hold: tuple[Path, int] | None = None) -> BaseProcess:
         from furlkit.cli import main
 
-        process = context.Process(target=main, args=(arguments,))
+        if hold is None:
+            process = context.Process(target=main, args=(arguments,))
+        else:
+            output, step = hold
+            work = hold_training, (str(output), step, arguments)
+            process = context.Process(target=work[0], args=work[1])
         process.start()
         return process
 
@@ -142,10 +150,10 @@ class World:
     output: Path
 
     def copied_to(self, folder: Path) -> "World":
-        """The same files elsewhere, and an older output that must survive failures."""
+        """The same files elsewhere, and an empty output that must survive failures."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         output = folder / "output.safetensors"
-        output.write_bytes(b"what an earlier command wrote")
+        output.touch()
         return World(
             folder, folder / self.partition.name, folder / self.model.name,
             tuple(folder / client.name for client in self.clients), output,

@@ -1,5 +1,6 @@
 """Plain functions that many tests call; the fixtures are in conftest.py."""
 
+import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
@@ -93,6 +94,37 @@ def step_of(output: Path) -> int:
         return Container(progress_of(output)).header.facts["step"]
     except FurlkitError:
         return 0
+
+
+def hold_training(output: str, step: int, arguments: list[str]) -> NoReturn:
+    """Run the program; at a step, an output's training waits for a signal.
+
+    It waits as soon as the progress file, or an epoch in the journal, has reached the
+    step: a test that watches both may be slow, and the training does not end before.
+    """
+    from furlkit.cli import main
+    from furlkit.files.journal import Journal
+    from furlkit.files.progress import ProgressFile
+    from furlkit.training import signals
+
+    save, write = ProgressFile.save, Journal.write
+    progress, journal = progress_of(Path(output)), Journal(Path(output)).path
+
+    def wait(reached: int) -> None:
+        while reached >= step and not signals.requested():
+            time.sleep(0.002)
+
+    def save_and_wait(self: Any, reached: int, *state: Any) -> None:
+        save(self, reached, *state)
+        wait(reached if self.path == progress else 0)
+
+    def write_and_wait(self: Any, entry: dict[str, Any]) -> None:
+        write(self, entry)
+        wait(entry.get("step", 0) if self.path == journal else 0)
+
+    ProgressFile.save = save_and_wait  # type: ignore[method-assign]
+    Journal.write = write_and_wait  # type: ignore[method-assign]
+    main(arguments)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

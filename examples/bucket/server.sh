@@ -2,9 +2,9 @@
 # The server: sh server.sh STEPS BUCKET ROUNDS SITE... To resume, repeat the command.
 set -eu
 steps=$1 bucket=$2 rounds=$3 copy=${COPY:-rclone copyto --ignore-times} move=${MOVE:-rclone moveto --ignore-existing}
-# get OBJECT FOLDER: unpack a parcel, without links and devices.
-get() { test -e "$2" || { rm -rf new && mkdir -p new "${2%/*}" && $copy "$1" sealed && ${OPEN:-cat} <sealed >parcel &&
-    tar -xof parcel -C new --wildcards '*.s*' && mv new "$2"; } && came=$((came + 1)); }
+# get OBJECT FOLDER: fetch and unpack a parcel, without files above LIMIT blocks of 512 bytes (4 GiB).
+get() { test -e "$2" || (ulimit -f "${LIMIT:-8388608}" && $copy "$1" sealed && ${OPEN:-cat} <sealed >parcel &&
+    sh "$(dirname "$0")/unpack.sh" parcel "$2") && came=$((came + 1)); }
 shift 3 && need=${EXPECT:-$#} && for round in $(seq 0 "$rounds"); do
     put=put/$round object=$bucket/server/$round.tar end=$(($(date +%s) + ${WAIT:-86400})) came=0
     # The first result closes the round: later uploads are ignored.

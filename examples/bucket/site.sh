@@ -3,9 +3,9 @@
 set -eu
 steps=$1 name=$2 images=$3 bucket=$4 rounds=$5
 copy=${COPY:-rclone copyto --ignore-times} move=${MOVE:-rclone moveto --ignore-existing}
-# get ROUND: unpack the server's parcel, without links and devices.
-get() { test -e "got/$1" || { rm -rf new && mkdir -p new got && $copy "$bucket/server/$1.tar" sealed 2>copy.log &&
-    ${OPEN:-cat} <sealed >parcel && tar -xof parcel -C new --wildcards '*.s*' && mv new "got/$1"; }; }
+# get ROUND: fetch and unpack the server's parcel, without files above LIMIT blocks of 512 bytes (4 GiB).
+get() { test -e "got/$1" || (ulimit -f "${LIMIT:-8388608}" && $copy "$bucket/server/$1.tar" sealed 2>copy.log &&
+    ${OPEN:-cat} <sealed >parcel && sh "$(dirname "$0")/unpack.sh" parcel "got/$1"); }
 for round in $(seq "$rounds"); do
     if get "$round"; then continue; fi # the server has closed the round
     until get $((round - 1)); do sleep "${PAUSE:-5}"; done

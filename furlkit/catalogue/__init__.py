@@ -59,6 +59,7 @@ from furlkit.catalogue.exchanges import EXCHANGES, PERSONAL, SHARE_ROWS
 from furlkit.catalogue.families import OBJECTIVE
 from furlkit.catalogue.installed import (
     add_plugins,
+    changed_package,
     datasets,
     encoders,
     exchanges,
@@ -71,6 +72,7 @@ from furlkit.catalogue.installed import (
     rules,
     terms,
     updates,
+    used_code,
 )
 from furlkit.catalogue.methods.attacks import ATTACKS
 from furlkit.catalogue.methods.encoders import HEADS
@@ -90,5 +92,6 @@ from furlkit.catalogue.roles import (
     taker_of,
 )
 from furlkit.catalogue.schemes import SCHEMES
+from furlkit.catalogue.used import methods_used
 from furlkit.catalogue.values import defaults, divided, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES, our_name

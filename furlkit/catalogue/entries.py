@@ -76,6 +76,8 @@ class File:
     `per_client`: the path may contain {client}. `words`: words allowed instead of a path.
     `last`: the command writes the file after the other outputs, even after -o.
     `chosen`: the command computes which of several files to use and to record.
+    `signer`, for commands with --signers, of a received file: the server; or the client
+    that the header names, if clients share the file with each other.
     """
 
     kind: str
@@ -85,6 +87,7 @@ class File:
     words: tuple[str, ...] = ()
     last: bool = False
     chosen: bool = False
+    signer: str = "server"
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ DICTIONARY = Exchange("dictionary", "rows shared by a client, and rows of the ot
                "after MoCo's key).", newer=True),
     ),
     paper=papers.FEDCA,
-    equation="Eq. 4-10; FCL Eq. 3-6",
+    equation="Eq. 4-10; with `--share-rows` FCL Eq. 3-6",
 )
 
 TARGETS = Exchange("targets", "h and z of public images by a common model",
@@ -145,7 +145,8 @@ NEIGHBOURS = Exchange("neighbours", "the nearest images of each image at the cli
 HELPERS = Exchange("helpers", "models of further clients close to the client's model",
     "furlkit.exchanges.helpers:Helpers",
     options=(
-        Option("helper", File("checkpoint", "helper", "received", chosen=True), (),
+        Option("helper", File("checkpoint", "helper", "received", chosen=True,
+                              signer="client"), (),
                "Upload of the last round, a candidate helper; may be repeated.",
                multiple=True, recorded=False, variable="helper_files"),
         Option("helpers", Whole(1), 2,

@@ -67,8 +67,11 @@ VERBOSITY = (
 )
 IN_OUT = "Inputs and outputs"
 FORCE = Option("force", Flag(), False,
-               "Replace the output, even if this command has written the file before.",
+               "Make the output again, and replace any file that has this name.",
                recorded=False)
+REPLACE = FORCE._replace(
+    help="Replace any file that has this name; without --force, only a file that this "
+         "command has written.")
 GENERAL = group("General", PRESET, SEED, DRY_RUN, FORCE, *VERBOSITY)
 LAYER = Option("layer", Choice(("h", "z")), "h",
                "h, the encoder's output, or z, the projector's output.")
@@ -133,7 +136,7 @@ INTERVAL = Option("interval", Choice(("t", "wilcoxon")), "t",
                    "Lehmann's estimate, which assumes no normal distribution but needs "
                    "6 seeds for 95% (3 give 75%); the output shows the attained level.",
                    recorded=False)
-DRAWN = group("General", DRY_RUN, *VERBOSITY)
+DRAWN = group("General", DRY_RUN, REPLACE, *VERBOSITY)
 
 
 def series_option(help_text: str, required: bool = False, metavar: str = "") -> Option:

@@ -145,6 +145,11 @@ def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
     return new_names("furlkit.datasets", taken)
 
 
+# By group and name of an entry, the package's name, version and hash: the plugins that a
+# command has recorded in a header. Receipts keep a copy.
+used_code: dict[str, str] = {}
+
+
 def plugin_options(group: str, name: Any) -> dict[str, str]:
     """Version and hash of the package of an entry; empty for furlkit's entries.
 
@@ -154,12 +159,30 @@ def plugin_options(group: str, name: Any) -> dict[str, str]:
     # Opening a dataset other than digits takes longer than the search.
     own = OWN.get(group, ("digits",))
     is_path = not isinstance(name, str) or bool({".", "/"} & set(name))
-    if is_path or name in own or name not in plugins(group):
+    if is_path or name in own or not (code := _package_code(group, name)):
         return {}
+    used_code[f"{group} {name}"] = " ".join(code)
+    return {f"plugin {code[0]}": code[1]}
+
+
+def _package_code(group: str, name: str) -> tuple[str, str] | None:
+    """Name of an entry's package, with version and hash; None without the package."""
+    if name not in plugins(group):
+        return None
     from furlkit.catalogue.distributions import described, distribution_name
 
     point, entry = _points[group, name], plugins(group)[name]
-    return {f"plugin {distribution_name(point)}": described(point, entry)}
+    return distribution_name(point), described(point, entry)
+
+
+def changed_package(entry: str, code: str) -> str | None:
+    """Name of a package if its code differs from a line of `used_code`.
+
+    A missing package is no change: the files are from another machine.
+    """
+    group, _, name = entry.partition(" ")
+    present = _package_code(group, name) if group in KINDS else None
+    return present[0] if present and " ".join(present) != code else None
 
 
 def heads() -> dict[str, Head]:

@@ -2,7 +2,7 @@
 
 from furlkit.catalogue.entries import Argument, Clients, File, Option, command, group
 from furlkit.catalogue.families import ATTACK
-from furlkit.catalogue.groups import GENERAL, IN_OUT, output
+from furlkit.catalogue.groups import DRY_RUN, IN_OUT, REPLACE, SEED, VERBOSITY, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -52,5 +52,5 @@ COMMAND = command("attack", "Turn an honest upload into a hostile upload, for re
         output("checkpoint|features"),
     ),
     ATTACK,
-    GENERAL.without("preset", "force"),
+    group("General", SEED, DRY_RUN, REPLACE, *VERBOSITY),
 )

@@ -15,6 +15,7 @@ from furlkit.catalogue.groups import (
     GROUPS,
     IN_OUT,
     PAGES,
+    REPLACE,
     VERBOSITY,
     WINDOW,
     split_option,
@@ -59,5 +60,5 @@ COMMAND = command("check", "List the unreadable files of a dataset, with the rea
         WINDOW._replace(needs="sheet"),
         PAGES._replace(needs="sheet"),
     ),
-    group("General", *VERBOSITY),
+    group("General", REPLACE, *VERBOSITY),
 )

@@ -8,6 +8,7 @@ from furlkit.catalogue.groups import (
     INTERVAL,
     LOWEST,
     PROTOCOL,
+    REPLACE,
     VALUE,
     VERBOSITY,
     output,
@@ -87,5 +88,5 @@ COMMAND = command("compare",
                help="Also write the table to this file, in the form of the ending: "
                     ".txt, .csv, .md or .tex."),
     ),
-    group("General", *VERBOSITY),
+    group("General", REPLACE, *VERBOSITY),
 )

@@ -10,7 +10,7 @@ from furlkit.catalogue.entries import (
     command,
     group,
 )
-from furlkit.catalogue.groups import COUNT, FORMAT, IN_OUT, VERBOSITY, output
+from furlkit.catalogue.groups import COUNT, FORMAT, IN_OUT, REPLACE, VERBOSITY, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -71,5 +71,5 @@ COMMAND = command("ledger",
         Option("rounds-averaging", COUNT, help="Rounds of weight averaging.",
                needs="plan", usual="as --rounds"),
     ),
-    group("General", *VERBOSITY),
+    group("General", REPLACE, *VERBOSITY),
 )

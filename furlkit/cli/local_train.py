@@ -69,9 +69,9 @@ COMMAND = command("local-train",
                help="File for the client's private data; may contain {client}.",
                recorded=False),
         SIGNERS._replace(
-            help="OpenSSH's allowed_signers: GLOBAL and the files shared by the server need "
-                 "a signature of `server`, files shared by a client a signature of the "
-                 "client; see `furlkit sign`."),
+            help="OpenSSH's allowed_signers: every received file needs a signature of "
+                 "`server`, but --helper a signature of the client that trained the model; "
+                 "see `furlkit sign`."),
         output_of_each("checkpoint", "sent"),
         Option("send", Text("PART,..."),
                help="Parts of the model to send; other parts stay in the private file.",

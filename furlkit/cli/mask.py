@@ -14,6 +14,7 @@ from furlkit.catalogue.entries import (
 from furlkit.catalogue.groups import (
     DRY_RUN,
     IN_OUT,
+    REPLACE,
     SIGNERS,
     VERBOSITY,
     output,
@@ -26,8 +27,10 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
     command("mask key", "Make the keys of a site for the masked sums of a run.",
         """The public key goes to all other sites; sign the file with `furlkit sign`. The
         secret key stays at the site, is drawn by the operating system, and is never
-        replaced without --renew: a new key needs new masks of all sites. Keys are valid
-        for one run, the run of GLOBAL. Needs the package cryptography, furlkit[masks].
+        replaced without --renew: all sites need the new public key. Keys are valid for one
+        run, the run of GLOBAL. A file SECRET.used beside the secret key lists the rounds
+        that the site has masked: a site has one key in a run, and no copies of it. Needs the package cryptography,
+        furlkit[masks].
 
         \b
         Example:
@@ -63,10 +66,13 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
 
         Numbers are rounded to multiples of 2^-32, or of 2^-24 after multiplication by the
         number of images. Larger numbers than 2^24, or 2^32 after multiplication, are
-        refused; the sum cannot overflow. A file SECRET.used remembers the masked upload of
-        each round: another upload in the round, or other keys, are refused. Two uploads
-        with one mask reveal the difference, and sums with and without a site reveal the
-        model of the site.
+        refused; the sum cannot overflow.
+
+        A site masks one upload in a round, whatever the global model, and a run keeps its
+        KEYs: SECRET.used lists the masked uploads. Two uploads with one mask reveal the
+        difference, and the sum of all sites minus a sum without dan is dan's model. Be
+        suspicious if the server asks for a round again, for new keys, or for a new run
+        from the same model, and the new list of keys lacks a site: ask that site.
 
         \b
         Example:
@@ -74,7 +80,8 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
               --secret st-mary.secret --signers allowed_signers -o masked.safetensors
         """,
         Argument("upload", File("checkpoint"), "UPLOAD"),
-        Argument("keys", File("public-key", "key", "received"), "KEY...", several=True),
+        Argument("keys", File("public-key", "key", "received", signer="client"), "KEY...",
+                 several=True),
         group(IN_OUT,
             Option("secret", File("secret-key", direction="recalled"), required=True,
                    recorded=False, help="Secret key of this site, of mask key."),
@@ -84,8 +91,13 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
             Option("weights", Choice(("uniform", "examples")), "uniform",
                    "Weight of the site: 1, or the number of images, which is masked, too. "
                    "All sites choose the same."),
+            Option("new-roster", Flag(), False,
+                   "Accept other KEYs than in the round before, if a site joins, leaves or "
+                   "has a new key. The server subtracts a sum without the site from a sum "
+                   "with the site and gets a rough copy of the site's model, an exact copy "
+                   "if the models of the other sites have not changed.", recorded=False),
             output("masked", "sent"),
         ),
-        group("General", DRY_RUN, *VERBOSITY),
+        group("General", DRY_RUN, REPLACE, *VERBOSITY),
     ),
 )

@@ -14,7 +14,7 @@ from furlkit.catalogue.entries import (
     command,
     group,
 )
-from furlkit.catalogue.groups import DRY_RUN, IN_OUT, VERBOSITY, output
+from furlkit.catalogue.groups import DRY_RUN, IN_OUT, REPLACE, VERBOSITY, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -65,7 +65,7 @@ COMMAND = command("plan", "Print the rules that run a recipe, with every command
                recorded=False),
         output("rules", help="File for the plan instead of stdout.", required=False),
     ),
-    group("General", DRY_RUN, *VERBOSITY),
+    group("General", DRY_RUN, REPLACE, *VERBOSITY),
     run="furlkit.cli.plan:run",
 )
 

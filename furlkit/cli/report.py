@@ -9,7 +9,7 @@ from furlkit.catalogue.entries import (
     command,
     group,
 )
-from furlkit.catalogue.groups import IN_OUT, VERBOSITY, output
+from furlkit.catalogue.groups import IN_OUT, REPLACE, VERBOSITY, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -50,5 +50,5 @@ COMMAND = command("report", "Write one HTML page about runs: problems, scores, c
                "Metrics file to show beside the files that left the sites; may be "
                "repeated.", multiple=True, recorded=False),
     ),
-    group("General", *VERBOSITY),
+    group("General", REPLACE, *VERBOSITY),
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from glob import escape, glob
 from inspect import cleandoc
 from math import isfinite
 from pathlib import Path
@@ -288,12 +289,35 @@ def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
     output = values.get("output")
     path = output if isinstance(output, Path) else None
     with bugs.kept(path, CLICKS):
+        if not values.get("force"):
+            _check_outputs(entry, values)
         if path and not values.get("dry_run"):
             with holding(path), _noting(entry, values):
                 _run_stage(entry.stage, values)
         else:
             with _noting(entry, values):
                 _run_stage(entry.stage, values)
+
+
+def _check_outputs(entry: catalogue.Command, values: dict[str, Any]) -> None:
+    """Refuse to replace a file that this command did not write."""
+    for option in filter(writes_file, entry.options.values()):
+        kind, pattern = option.kind, str(values.get(option.key) or "")
+        if not isinstance(kind, catalogue.File) or not pattern:
+            continue
+        clients = values.get("clients") if kind.per_client else None
+        if clients is None or clients == ("all",):
+            paths = glob(escape(pattern).replace("{client}", "*"))
+            outputs = [(path, None) for path in paths]
+        else:
+            outputs = [(pattern.replace("{client}", str(k)), k) for k in clients]
+        flag = option.second or f"--{option.name}"
+        for path, client in outputs:
+            if Path(path).exists():
+                # Here, because a first run does not need the modules for headers.
+                from furlkit.files.replaceable import check_replaceable
+
+                check_replaceable(Path(path), flag, entry.name, kind.kinds, client)
 
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:
@@ -311,15 +335,26 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
         return
     words = [*entry.name.split(), *click.get_current_context().meta[TYPED]]
     writing = {f"--{o.name}" for o in entry.options.values() if writes_file(o)}
-    clients = (values.get("client") or ()) if "{client}" in output else (None,)
+    clients = _clients(values) if "{client}" in output else (None,)
     calls = [receipts.call_of(words, client, writing) for client in clients]
     # Before receipts take the hashes of inputs.
     inputs = {path: None for call in calls for path in call.reads_within(folder)}
     if waited := late.wait_for(inputs):
         console.info(f"waited {waited:.1f} s for missing files")
     preset, warned = partial(_preset_text, entry.name), console.settings.warned
-    with receipts.noting(folder, calls, preset, warned):
+    code = catalogue.used_code
+    code.clear()  # Several commands may run in one process.
+    with receipts.noting(folder, calls, preset, warned, code):
         yield
+
+
+def _clients(values: dict[str, Any]) -> tuple[Any, ...]:
+    """Clients of a command with an output for each client; None for other commands."""
+    clients = values.get("clients")  # A number in partition.
+    if clients != ("all",):
+        return clients if isinstance(clients, tuple) else (None,)
+    chosen_clients = catalogue.load("furlkit.inputs.sites:chosen_clients")
+    return chosen_clients(clients, values["partition"])
 
 
 def _preset_text(command: str, name: str) -> str | None:

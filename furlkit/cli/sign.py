@@ -8,10 +8,11 @@ from furlkit.catalogue.groups import DRY_RUN, IN_OUT, VERBOSITY
 
 COMMAND = command("sign", "Sign uploads or global models with an OpenSSH key.",
     """sign writes FILE.sig beside FILE; send both files. `aggregate --signers` accepts an
-    upload only with a signature of the site that the upload names, and `local-train
-    --signers` a global model only with a signature of `server`. `inspect --signers` checks
-    any file, for example a model before embed. A signature covers a
-    statement: the content hash, kind, run, round and client of the file. The content hash
+    upload only with a signature of the site that the upload names. `local-train --signers`
+    accepts a global model, a dictionary and every other file of the server only with a
+    signature of `server`. `inspect --signers` checks any file and names the signer; for a
+    model before embed, give a signers file with the line of `server` alone. A signature
+    covers a statement: the content hash, kind, run, round and client of the file. The content hash
     is in the header and covers every byte of the file; sign does not compute the hash
     again. ssh-keygen signs and asks for a passphrase; keys in ssh-agent work, too.
     Sign one upload for each round: aggregate leaves out a site with two different uploads.

@@ -43,7 +43,9 @@ class Centroids(Exchange):
         self._setup, width = setup, z_width(setup.model)
         self._received: Features | None = None
         if self._path:
-            self._received = open_dictionary(self._path, width, setup.model)
+            self._received = open_dictionary(
+                setup.readable(self._path), width, setup.model
+            )
             warn_of_age(self._received, setup)
             if self._received.facts.part != "centroids":
                 raise InputError(

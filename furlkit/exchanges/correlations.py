@@ -54,7 +54,7 @@ class Correlations(Exchange):
         self._setup = setup
         self._mean: Shared | None = None
         if self._path:
-            self._mean = read_shared(self._path, KIND)
+            self._mean = read_shared(setup.readable(self._path), KIND)
             _check_mean(self._mean, z_width(setup.model), setup.model.facts.round)
 
     def start(self, client: Client) -> None:

@@ -16,7 +16,6 @@ clean images, a row depends only on the row's mixture and is far from every key.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +44,7 @@ from furlkit.exchanges.sharing import sharing_of
 from furlkit.exchanges.usage import Values, secret_pattern
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId, is_client
+from furlkit.files.container.read import Readable
 from furlkit.files.features import Features, read_features, write_features
 from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import fill
@@ -95,7 +95,10 @@ class Dictionary(Exchange):
         if pattern:
             paths = {client: fill(pattern, client) for client in setup.clients}
             about = z_width(setup.model), setup.model
-            read = {path: open_dictionary(path, *about) for path in {*paths.values()}}
+            read = {
+                path: open_dictionary(setup.readable(path), *about)
+                for path in {*paths.values()}
+            }
             for dictionary in read.values():
                 warn_of_age(dictionary, setup)
             for client, path in paths.items():
@@ -279,9 +282,10 @@ def _weights(net: Net, tensors: Tensors) -> Iterator[None]:
     load_tensors(net, own)
 
 
-def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
+def open_dictionary(file: Readable, width: int, model: Checkpoint) -> Features:
     """Read a dictionary for a global model with z of `width` numbers."""
-    found, round_ = read_features(path), model.facts.round
+    found, round_ = read_features(file), model.facts.round
+    path = found.path
     if found.facts.layer != "z":
         raise InputError(
             f"{path}: holds {found.facts.layer}, expected a dictionary of z; use aggregate "

@@ -15,8 +15,9 @@ The options of the catalogue entry declare the files; an exchange that writes a 
 the content hash into `Trained.results`, by the role of the declaration.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from furlkit.exchanges.usage import Values
 from furlkit.exchanges.usage import is_asked_for as is_asked_for  # For plugins.
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
+from furlkit.files.container.read import Container, Readable
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.partition import Partition
@@ -54,7 +56,7 @@ class Setup:
 
     `net` and `learner` have the expected tensors of net and learner by name. `parent` is
     the content hash of the received model. `tell` names the facts about the client's
-    images that an upload may contain.
+    images that an upload may contain. `received`: files that --signers has checked.
     """
 
     partition: Partition | None
@@ -71,6 +73,11 @@ class Setup:
     tell: tuple[str, ...]
     device: torch.device
     channels_last: bool
+    received: Mapping[Path, Container]
+
+    def readable(self, path: Path) -> Readable:
+        """The received file that --signers has checked, otherwise the path."""
+        return self.received.get(path, path)
 
     def index_of(self, client: ClientId) -> np.ndarray:
         """Positions of a client's images in the dataset."""

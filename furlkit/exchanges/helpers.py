@@ -48,7 +48,7 @@ class Helpers(Exchange):
             )
         self._candidates: dict[ClientId, Candidate] = {}
         for path in self._files:
-            upload = read_checkpoint(path)
+            upload = read_checkpoint(setup.readable(path))
             client = _checked(upload, model, self._candidates)
             net = helper_net(upload, model, setup.device)
             answer = _answer(net, model, setup.seed)
@@ -70,7 +70,8 @@ class Helpers(Exchange):
         if not self._chosen:
             return {}
         model, device = self._setup.model, self._setup.device
-        files = (read_checkpoint(helper.path) for helper in self._chosen.values())
+        paths = [helper.path for helper in self._chosen.values()]
+        files = (read_checkpoint(self._setup.readable(path)) for path in paths)
         return {"helpers": [helper_net(file, model, device) for file in files]}
 
 

@@ -29,7 +29,7 @@ class Kernel(Exchange):
         self._data = public_source(values, "kernel")
 
     def open(self, setup: Setup) -> None:
-        self._setup, self._mean = setup, read_similarity(self._path)
+        self._setup, self._mean = setup, read_similarity(setup.readable(self._path))
         self._public = open_images(self._data, setup.model)
         cure = "give the images of embed in --kernel-data"
         matching.check_images(self._mean, self._public, cure)

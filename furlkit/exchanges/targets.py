@@ -24,7 +24,7 @@ class Targets(Exchange):
 
     def open(self, setup: Setup) -> None:
         z_width(setup.model)
-        self._setup, self._targets = setup, read_targets(self._path)
+        self._setup, self._targets = setup, read_targets(setup.readable(self._path))
         self._public = open_images(self._data, setup.model)
         matching.check_targets(self._targets, self._public, setup.model)
 

@@ -10,7 +10,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header, short
-from furlkit.files.container.read import Container, Tensors
+from furlkit.files.container.read import Container, Readable, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
@@ -86,22 +86,29 @@ def run_id(tensors: Tensors, facts: CheckpointFacts, provenance: Provenance) -> 
     return digest.hexdigest()[:16]
 
 
-def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:
+def open_checkpoint(file: Readable) -> tuple[Container, CheckpointFacts]:
     """Open a checkpoint and check the header, without reading tensors."""
-    opened, facts = open_facts(path, "checkpoint", CheckpointFacts, _updated)
+    opened, facts = open_facts(file, "checkpoint", CheckpointFacts, _updated)
+    path = opened.path
     if facts.role not in ("global", "client", "align"):
         raise InputError(
             f"{path}: is a checkpoint of the unknown role {short(facts.role)}"
+        )
+    if facts.role == "global" and facts.client is not None:
+        # Signers take the signer from the client: a client must not pass as the server.
+        raise InputError(
+            f"{path}: is a checkpoint of role global that names client {facts.client}; "
+            "a global model names no client, get the file from the server"
         )
     check_normalisation(path, facts.mean, facts.std, facts.architecture.get("channels"))
     return opened, facts
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
+def read_checkpoint(file: Readable) -> Checkpoint:
     """Read a whole checkpoint; checks the hash and that values are finite."""
-    opened, facts = open_checkpoint(path)
+    opened, facts = open_checkpoint(file)
     tensors = opened.tensors()
-    check_all_finite(path, tensors)
+    check_all_finite(opened.path, tensors)
     return Checkpoint(opened.path, facts, opened.content, tensors, opened.header)
 
 

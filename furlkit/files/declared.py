@@ -16,7 +16,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import with_article
-from furlkit.files.container.read import Container, Tensors
+from furlkit.files.container.read import Container, Readable, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 from furlkit.files.kinds import FileKind, kind_of
@@ -45,14 +45,15 @@ class Shared(Record[SharedFacts]):
     sizes: dict[str, int]
 
 
-def read_shared(path: Path, kind: str) -> Shared:
+def read_shared(file: Readable, kind: str) -> Shared:
     """Read and check a whole file."""
-    return read_upload(*open_upload(path, kind), "check", False)
+    opened, facts = open_upload(file, kind)
+    return read_upload(opened, facts, opened.by, False)
 
 
-def open_upload(path: Path, kind: str) -> tuple[Container, SharedFacts]:
+def open_upload(file: Readable, kind: str) -> tuple[Container, SharedFacts]:
     """Open a file and check types and shapes, without reading tensors."""
-    opened, facts = open_facts(path, kind, SharedFacts)
+    opened, facts = open_facts(file, kind, SharedFacts)
     _sizes(opened, kind_of(kind))
     return opened, facts
 

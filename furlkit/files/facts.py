@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from furlkit.errors import InputError
 from furlkit.files.clients import check_clients
 from furlkit.files.container.header import Header, check_types, short, with_article
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import Container, Readable, open_kind
 from furlkit.files.kinds import kind_of
 from furlkit.files.published import Withheld
 
@@ -56,14 +56,14 @@ class Record(Generic[T]):
 
 
 def open_facts(
-    path: Path, kind: str, make: type[T], updated: Callable[[Known], Known] = dict
+    file: Readable, kind: str, make: type[T], updated: Callable[[Known], Known] = dict
 ) -> tuple[Container, T]:
     """Open a file of one kind and check the facts, without reading tensors.
 
     `updated` converts the facts of version 1 to the current form.
     """
-    opened = open_kind(path, kind)
-    known = dict(opened.header.facts)
+    opened = open_kind(file, kind)
+    path, known = opened.path, dict(opened.header.facts)
     try:
         facts = make(**(updated(known) if opened.header.version == 1 else known))
     except TypeError as error:

@@ -13,7 +13,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header
-from furlkit.files.container.read import FLOATS, Container, Tensors
+from furlkit.files.container.read import FLOATS, Container, Readable, Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
@@ -116,9 +116,9 @@ def check_probabilities(found: Features) -> None:
         )
 
 
-def read_features(path: Path) -> Features:
+def read_features(file: Readable) -> Features:
     """Read a whole feature file, rows as float32: checked, finite, lengths equal."""
-    opened, facts = open_table(path, "features", "rows")
+    opened, facts = open_table(file, "features", "rows")
     return features_of(opened, facts, opened.tensors())
 
 
@@ -154,11 +154,11 @@ def features_of(opened: Container, facts: FeatureFacts, tensors: Tensors) -> Fea
     return Features(opened.path, facts, opened.content, rows, index, counts, partition)
 
 
-def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:
+def open_table(file: Readable, kind: str, name: str) -> tuple[Container, FeatureFacts]:
     """Open rows or similarities: a table called `name`, with an index for each row."""
-    opened, facts = open_facts(path, kind, FeatureFacts)
+    opened, facts = open_facts(file, kind, FeatureFacts)
     if facts.dataset:  # Shared rows name no dataset.
-        check_fingerprint(path, facts.dataset)
+        check_fingerprint(opened.path, facts.dataset)
     n, _ = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
     opened.expect("index", "int64", n)
     if "counts" in opened:

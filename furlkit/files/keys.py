@@ -15,6 +15,7 @@ from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Readable
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 from furlkit.files.secret import check_mode
@@ -46,13 +47,13 @@ def write_key(path: Path, kind: str, key: bytes, facts: KeyFacts) -> str:
     return write(path, tensors, header, *([OWNER] if kind == SECRET else []))
 
 
-def read_key(path: Path, kind: str) -> Key:
+def read_key(file: Readable, kind: str) -> Key:
     """Read a key of this kind; other users must not be able to read a secret key."""
-    opened, facts = open_facts(path, kind, KeyFacts)
+    opened, facts = open_facts(file, kind, KeyFacts)
     if kind == SECRET:
-        check_mode(path)
+        check_mode(opened.path)
     opened.expect(TENSOR, "uint8", LENGTH)
-    return Key(path, facts, opened.content, opened.tensors()[TENSOR].tobytes())
+    return Key(opened.path, facts, opened.content, opened.tensors()[TENSOR].tobytes())
 
 
 def new_secret() -> bytes:
@@ -64,6 +65,11 @@ def public_of(secret: bytes) -> bytes:
     """Public key of a secret key."""
     private = _x25519().X25519PrivateKey.from_private_bytes(secret)
     return private.public_key().public_bytes_raw()
+
+
+def point_of(public: bytes) -> int:
+    """The point of a public key: X25519 ignores the top bit, and computes modulo p."""
+    return (int.from_bytes(public, "little") % 2**255) % (2**255 - 19)
 
 
 def roster_of(run: str, keys: Mapping[ClientId, bytes]) -> str:

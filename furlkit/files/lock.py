@@ -15,7 +15,7 @@ from pathlib import Path
 from furlkit.errors import DiskError, TooEarlyError
 from furlkit.files.opening import open_in_place
 
-LOOKS = 10  # Attempts to take a lock that is held, 10 ms apart.
+PATIENCE = 60.0  # Seconds to wait for processes that only look at a lock.
 ATTEMPTS = 1000  # Attempts to create a lock that other processes remove.
 LONGEST = 4096  # Bytes of a lock file.
 
@@ -80,18 +80,31 @@ def _acquire(output: Path) -> int | None:
 def _lock(output: Path, handle: int) -> bool:
     """Lock a file, or raise at once; False on a file system without locks.
 
-    A process that calls `holder` has the lock for a moment.
+    A process that makes the output has an exclusive lock. A process that calls `holder`
+    has a shared lock for a moment, or longer if the system stops it at that moment: the
+    moment's end is worth waiting for.
     """
-    for _ in range(LOOKS):
+    end = time.monotonic() + PATIENCE
+    while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
-            time.sleep(0.01)
+            if not _shares(handle) or time.monotonic() > end:
+                raise _is_being_made(output) from None
         except OSError:
             return False
-        else:
-            return True
-    raise _is_being_made(output)
+        time.sleep(0.01)
+
+
+def _shares(handle: int) -> bool:
+    """Return whether a file can be locked beside its holders: all of them only look."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    return True
 
 
 def _is_being_made(output: Path) -> TooEarlyError:

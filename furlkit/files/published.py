@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.header import Header, PublishedHeader
-from furlkit.files.container.read import open_kind
+from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import record_of
 from furlkit.files.secret import FINGERPRINT
 
@@ -69,6 +69,15 @@ def _without(entries: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
 def lacks_record(header: Header) -> bool:
     """Return whether entries of this header are only in a record."""
     return header.options.get(RECORD) == KEPT
+
+
+def has_record(file: Container) -> bool:
+    """Return whether the record of a published file is beside the file."""
+    try:
+        Withheld().full_header(file.path, file.header)
+    except FurlkitError:
+        return False
+    return True
 
 
 def published_by(record: Header) -> str:

@@ -2,9 +2,10 @@
 
 A command with an output in the folder of a planned run adds two lines to
 plan/made.jsonl: at the start, the fingerprint of the command; at the end, also the
-content hashes of the written files. A file is finished if the last receipt has the
-fingerprint of the planned command and the hashes of the present files. Fingerprints
-contain no paths and no times, so a run may be copied or unpacked.
+content hashes of the written files, and the code of the plugins that the command used. A
+file is finished if the last receipt has the fingerprint of the planned command, the
+hashes of the present files and the present code. Fingerprints contain no paths and no
+times, so a run may be copied or unpacked.
 """
 
 import fcntl
@@ -12,9 +13,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from furlkit.errors import FurlkitError, TooEarlyError
@@ -33,19 +35,22 @@ UNRECORDED = SILENT | PLACES
 OUTPUT = frozenset(("-o", "--output"))
 _BETWEEN = re.compile("([=,:])")
 _SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")
+NO_CODE: Mapping[str, str] = MappingProxyType({})
 Content = Callable[[str], str | None]
 
 
 class Receipt(NamedTuple):
     """Fingerprint of a command, and hashes of the written files; None until the end.
 
-    `error`: the message of a failed command. `warnings`: the command's warnings.
+    `error`: the message of a failed command. `warnings`: the command's warnings. `code`:
+    version and hash of each plugin that the command used, by the plugin's entry.
     """
 
     command: str
     contents: list[str | None] | None = None
     error: str | None = None
     warnings: Sequence[str] = ()
+    code: Mapping[str, str] = NO_CODE
 
 
 class Call(NamedTuple):
@@ -129,12 +134,16 @@ def stamp(folder: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def noting(
-    folder: str, calls: Sequence[Call], preset: Content, warned: Collection[str] = ()
+    folder: str,
+    calls: Sequence[Call],
+    preset: Content,
+    warned: Collection[str] = (),
+    code: Mapping[str, str] = NO_CODE,
 ) -> Iterator[None]:
     """Note the start of commands, and at the end the contents of written files.
 
     Inputs are hashed first: replacing an input during the command makes outputs stale.
-    `warned` contains the warnings at the end of the command.
+    `warned` and `code` contain the warnings and the plugins at the end of the command.
     """
     contents = Contents(Path(folder) / CACHE)
     made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
@@ -149,8 +158,8 @@ def noting(
         append(folder, {p: Receipt(made[p], None, said, found) for p in made})
         raise
     written = {c.output: [content_of(path) for path in c.writes] for c in calls}
-    found = _shortened(warned)
-    append(folder, {p: Receipt(made[p], written[p], None, found) for p in made})
+    found, used = _shortened(warned), dict(code)
+    append(folder, {p: Receipt(made[p], written[p], None, found, used) for p in made})
 
 
 def _shortened(warned: Collection[str]) -> list[str]:
@@ -163,9 +172,8 @@ def append(folder: str, receipts: dict[str, Receipt]) -> None:
     A folder without write permission gets no receipts.
     """
     lines = [
-        # Earlier versions of furlkit read receipts without warnings.
-        [os.path.relpath(path, folder or "."), *(r if r.warnings else r[:3])]
-        for path, r in receipts.items()
+        [os.path.relpath(path, folder or "."), *_without_empty(receipt)]
+        for path, receipt in receipts.items()
     ]
     text = "".join(f"\n{json.dumps(line)}" for line in lines) + "\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -179,6 +187,17 @@ def append(folder: str, receipts: dict[str, Receipt]) -> None:
             os.close(handle)
 
 
+def _without_empty(receipt: Receipt) -> list[Any]:
+    """Values of a receipt, without empty values after the contents.
+
+    Earlier versions of furlkit read receipts without warnings and code.
+    """
+    values = list(receipt)
+    while len(values) > 3 and not values[-1]:
+        values.pop()
+    return values
+
+
 def read(folder: str) -> dict[str, Receipt]:
     """Read the last receipt of each file of a run, by path relative to the folder."""
     try:
@@ -190,7 +209,8 @@ def read(folder: str) -> dict[str, Receipt]:
         with suppress(ValueError, TypeError):  # An incomplete line of a killed process.
             path, *values = json.loads(line)
             receipt = Receipt(*values)
-            lists = isinstance(receipt.warnings, list | tuple)
-            if lists and isinstance(receipt.contents, list | None):
+            typed = isinstance(receipt.warnings, list | tuple)
+            typed &= isinstance(receipt.code, Mapping)
+            if typed and isinstance(receipt.contents, list | None):
                 found[str(path)] = receipt
     return found

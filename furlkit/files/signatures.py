@@ -24,6 +24,7 @@ from furlkit.files.opening import read_bytes
 
 PROGRAM, NAMESPACE, ENDING = "ssh-keygen", "furlkit", ".sig"
 SERVER = "server"  # The signer of files that name no client.
+CLIENT = "client"  # Signers of files that clients share with each other.
 LONGEST_SIGNATURE, LONGEST_SIGNERS = 64 * 2**10, 16 * 2**20
 _REMEDY = "install OpenSSH 8.2 or newer"
 
@@ -158,9 +159,36 @@ def _last_words(done: subprocess.CompletedProcess) -> str:
     return said[-1] if said else "no such name, or another key"
 
 
-def check_received(signers: Path, paths: Iterable[Path]) -> None:
-    """Check the signatures and every byte of received files."""
-    known = Signers(signers)
-    for file in map(Container, dict.fromkeys(paths)):
-        known.check(file)
+def check_received(
+    signers: Path, files: Iterable[tuple[Path, str]]
+) -> dict[Path, Container]:
+    """Check the signer, the signature and every byte of received files.
+
+    `files`: path and declared signer, SERVER or CLIENT. Read the returned containers: a
+    file opened again by its name may be another file.
+    """
+    allowed, received = Signers(signers), {}
+    for path, signer in dict.fromkeys(files):
+        file = Container(path)
+        _check_signer(file, signer)
+        allowed.check(file)
         file.verify()
+        file.by = "content"
+        received[path] = file
+    return received
+
+
+def _check_signer(file: Container, signer: str) -> None:
+    """Refuse a file of a client in place of the server's, and the reverse."""
+    name = signer_of(file.path, file.header.facts)
+    if signer == SERVER and name != SERVER:
+        raise InputError(
+            f"{file.path}: is of client {name}, expected a file of the server; a "
+            "signature of a client is not enough, get the file from the server"
+        )
+    # The file names no client, or a client that is called like the server.
+    if signer == CLIENT and name == SERVER:
+        raise InputError(
+            f"{file.path}: is a file of the server and names no client, expected a file "
+            "that a client has made and signed"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import Container, Readable
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
 from furlkit.files.features import PROBABILITIES, FeatureFacts, Features, open_table
@@ -89,9 +89,11 @@ def kept_of(percent: float, n: int) -> int:
     return min(n, max(1, math.ceil(percent * n / 100)))
 
 
-def read_similarity(path: Path) -> Similarity:
+def read_similarity(file: Readable) -> Similarity:
     """Read and check a similarity file; see `similarity_of`."""
-    return similarity_of(*open_table(path, "similarity", "matrix"))
+    opened, facts = open_table(file, "similarity", "matrix")
+    # The map of a file of others must keep the bytes that were compared.
+    return similarity_of(opened, facts, opened.by, private=opened.by == "content")
 
 
 def open_upload(path: Path, kind: str) -> tuple[Container, FeatureFacts]:

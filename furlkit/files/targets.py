@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.read import FLOATS
+from furlkit.files.container.read import FLOATS, Readable
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
@@ -46,10 +46,10 @@ def write_targets(
     return write(path, tensors, provenance.header("targets", facts))
 
 
-def read_targets(path: Path) -> Targets:
+def read_targets(file: Readable) -> Targets:
     """Read a whole target file: values finite, lengths equal."""
-    opened, facts = open_facts(path, "targets", TargetFacts)
-    n = facts.examples
+    opened, facts = open_facts(file, "targets", TargetFacts)
+    path, n = opened.path, facts.examples
     check_fingerprint(path, facts.dataset)
     for name in ("h", "z"):
         opened.expect(name, FLOATS, n, "d")
@@ -57,4 +57,4 @@ def read_targets(path: Path) -> Targets:
     tensors = opened.tensors()
     check_all_finite(path, tensors)
     h, z, index = (tensors[name] for name in ("h", "z", "index"))
-    return Targets(opened.path, facts, opened.content, h, z, index)
+    return Targets(path, facts, opened.content, h, z, index)

@@ -24,6 +24,7 @@ FACTOR = 1e4
 # Sums of squares in float32 are slightly inexact.
 SLACK = 0.9
 GROUPS = ("weights", "statistics", "counters")
+FAILED = "the file was made by hand or the training failed, train this client again"
 
 
 class Size(NamedTuple):
@@ -63,7 +64,7 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
         piece, name = data.view(entry.dtype), entry.name
         statistic = is_batchnorm_statistic(name)
         if statistic:
-            _check_statistic(opened.path, name, piece)
+            check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
             square, largest = found.get(name, Size(0.0, 0.0))
             square += _squared(opened, entry, piece)
@@ -112,7 +113,9 @@ def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
     return squared
 
 
-def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
+def check_statistic(
+    path: Path, name: str, values: np.ndarray, cause: str = FAILED
+) -> None:
     """Check that variances and counters are at least 0, counters below the limit."""
     counts = values.dtype.kind in "iu"
     if name.endswith("running_var") or counts:
@@ -122,8 +125,7 @@ def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
             odd = lowest if lowest < 0 else highest
             kind = "counter of batches" if counts else "variance"
             raise InputError(
-                f"{path}: {name} has {odd:.6g}, which is no {kind}; the file was made by "
-                "hand or the training failed, train this client again"
+                f"{path}: {name} has {odd:.6g}, which is no {kind}; {cause}"
             )
 
 

@@ -13,6 +13,7 @@ from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import is_sealed, read_metrics
+from furlkit.files.replaceable import check_same_output
 from furlkit.inputs.records import check_record
 
 ALREADY = "already there, made from the same inputs with the same options"
@@ -40,11 +41,14 @@ class Existing(NamedTuple):
 def unchanged(options: Any, *outputs: Output) -> list[Existing] | None:
     """Return the outputs, if an earlier run of this command wrote them all; or None.
 
-    An output of another command is reported. Unchanged outputs get the current time,
-    because make compares times. A record that this command may not replace is an error.
+    Changed options or inputs are reported. An output of another client or round, and a
+    record that this command may not replace, is an error. Unchanged outputs get the
+    current time, because make compares times.
     """
     for output in outputs:
         check_record(output.path, output.kind, output.provenance)
+        if not options.force:
+            check_same_output(output.path, "-o", output.kind, _facts(output))
     if options.force or getattr(options, "dry_run", False):
         return None
     existing = []
@@ -94,8 +98,7 @@ def _same(output: Output) -> Existing | None:
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
-    record, how = output.facts, output.provenance
-    known = record if isinstance(record, Mapping) else asdict(record)
+    known, how = _facts(output), output.provenance
     changes = [
         *_changes("--", header.options, how.options),
         *_changes("--", {"seed": header.seed}, {"seed": how.seed}),
@@ -109,6 +112,11 @@ def _same(output: Output) -> Existing | None:
         console.info(f"{output.path}: making it again with {'; '.join(changes)}")
         return None
     return Existing(header.content, header.facts)
+
+
+def _facts(output: Output) -> Mapping[str, Any]:
+    facts = output.facts
+    return facts if isinstance(facts, Mapping) else asdict(facts)
 
 
 def _header(output: Output) -> Header:

@@ -9,7 +9,7 @@ from furlkit.runtime import Runtime
 
 T = TypeVar("T")
 # Options read by the command line itself.
-READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose", "strict"})
+READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose", "strict", "force"})
 
 
 @dataclass(frozen=True, kw_only=True)

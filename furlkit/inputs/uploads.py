@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from furlkit.catalogue import divided, recorded, rules
-from furlkit.errors import InputError, TooEarlyError
+from furlkit.catalogue import Rule, divided, recorded, rules
+from furlkit.errors import InputError, TooEarlyError, UsageError
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
@@ -19,6 +19,7 @@ from furlkit.files.opening import same_bytes
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.publishing import ANONYMOUS, OF_SITES, withheld_by_server
 from furlkit.inputs.settings import fill
+from furlkit.weights import parts_of, within
 
 TRAIN_AGAIN = "train that client again from the current global model"
 # Facts that uploads of a round share, and the advice if they differ.
@@ -275,3 +276,15 @@ def check_same_facts(uploads: Sequence[Upload], cures: Mapping[str, str]) -> Non
     for name, cure in cures.items():
         values = [getattr(upload.facts, name) for upload in uploads]
         check_same(uploads, name, values, cure)
+
+
+def check_added(path: Path, names: Iterable[str], rule: Rule) -> None:
+    """Refuse changes that another rule adds to the parent: they are no weights."""
+    parts = parts_of(names)
+    for other in rules().values():
+        changes = [part for part in parts if within(part, other.adds)]
+        if changes and not within(changes[0], rule.adds):
+            raise UsageError(
+                f"--rule {rule.name}: {path} has the part {changes[0]}, which only "
+                f"--rule {other.name} combines"
+            )

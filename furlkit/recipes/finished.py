@@ -1,19 +1,22 @@
 """Finished steps of a plan: the single definition for make, sh and status.
 
 A file is finished if the file's last receipt names the planned command with the contents
-of the present inputs, and the contents of the present outputs (see `files.receipts`).
+of the present inputs, the present code of plugins, and the contents of the present outputs
+(see `files.receipts`).
 For a file without a receipt, from an earlier version, the time decides.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import starmap
 from os.path import normpath
 from pathlib import Path
 from time import time_ns
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS, writes_file
+from furlkit.catalogue import COMMANDS, changed_package, writes_file
 from furlkit.files import receipts
 from furlkit.files.contents import Contents
 from furlkit.files.receipts import Call
@@ -27,7 +30,10 @@ EARLIER = 10**9  # Nanoseconds: some shells compare times in seconds.
 
 
 class Finished:
-    """States of the steps of a plan; `left`: by step, the number of missing files."""
+    """States of the steps of a plan; `left`: by step, the number of missing files.
+
+    `changed`: by package of plugins with changed code, the number of files made before.
+    """
 
     def __init__(self, plan: Plan):
         self._plan, self._run = plan, plan.run
@@ -45,6 +51,8 @@ class Finished:
         self._preset = {name: self._presets(name) for name in commands}
         self._finished: list[list[bool]] = []  # By step and output.
         self.errors: dict[int, str] = {}  # By number of the step, the last error.
+        self.changed: Counter[str] = Counter()
+        self._changed_package = cache(changed_package)
         self.states = [self._state(step) for step in plan.steps]
         self._need_again()
         self.left = [
@@ -86,7 +94,10 @@ class Finished:
             same = now == receipt.command
             if same and receipt.error is not None:
                 self.errors[len(self._finished)] = str(receipt.error)
-            yield same and noted == [*map(self._content, call.writes)]
+            old_code = {*starmap(self._changed_package, receipt.code.items())} - {None}
+            self.changed.update(filter(None, old_code))
+            present = noted == [*map(self._content, call.writes)]
+            yield same and present and not old_code
 
     # --- states ---------------------------------------------------------------------------
 
@@ -177,6 +188,12 @@ class Finished:
     def _set_time(self, path: str, time: int) -> None:
         self._contents.set_time(path, time)
         self._times[path] = time
+
+
+def changed_code(plan: Plan) -> Mapping[str, int]:
+    """By package of plugins with changed code, the number of files made before."""
+    noted = receipts.read(str(Path(plan.run.out))).values()
+    return Finished(plan).changed if any(r.code for r in noted) else {}
 
 
 def settle_times(run: Run, group: int) -> None:

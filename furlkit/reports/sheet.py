@@ -9,12 +9,14 @@ GAP = 2
 BACKGROUND = 128
 
 
-def contact_sheet(images: np.ndarray) -> bytes:
+def contact_sheet(images: np.ndarray, software: str = "furlkit") -> bytes:
     """Draw pixels (n, H, W, C) in [0, 1]: grey, in colour, or a tile per channel.
 
-    An image with other than 1 or 3 channels is a row of tiles.
+    An image with other than 1 or 3 channels is a row of tiles. The file names the
+    software.
     """
     from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
 
     tiles = np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)
     columns = ceil(sqrt(len(tiles)))
@@ -29,6 +31,8 @@ def contact_sheet(images: np.ndarray) -> bytes:
         top, left = (GAP + GAP * k for k in divmod(number, columns))
         top, left = top + number // columns * height, left + number % columns * width
         sheet[top : top + height, left : left + width] = tile
-    written = io.BytesIO()
-    Image.fromarray(sheet if channels == 3 else sheet[..., 0]).save(written, "PNG")
+    written, about = io.BytesIO(), PngInfo()
+    about.add_text("Software", software)
+    picture = Image.fromarray(sheet if channels == 3 else sheet[..., 0])
+    picture.save(written, "PNG", pnginfo=about)
     return written.getvalue()

@@ -25,6 +25,7 @@ from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import write
 from furlkit.files.features import read_features
+from furlkit.files.replaceable import check_same_output
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.inputs.sites import unless_all
@@ -48,6 +49,7 @@ class AttackOptions:
     kind: str
     seed: int
     dry_run: bool
+    force: bool
     clients: tuple[ClientId, ...] | None = None
     parent: Path | None = None
     of: Path | None = None
@@ -75,6 +77,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         raise InputError(
             f"{options.upload}: is no upload of a client; pass a file of local-train"
         )
+    if not options.force:
+        header = opened.header
+        check_same_output(options.output, "-o", header.kind, header.facts)
     data = {"client": client, "kind": options.kind}
     if options.clients is not None and client not in options.clients:
         return _passed_on(options, opened, {**data, "kind": None})

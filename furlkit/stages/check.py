@@ -17,6 +17,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.cache import MOST_BYTES, bytes_in, default_cache
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.replaceable import mark_of
 from furlkit.inputs.settings import fill
 from furlkit.reports.sheet import contact_sheet
 from furlkit.reports.text import byte_size, counted, plain
@@ -194,7 +195,7 @@ def _draw(options: CheckOptions, sheet: Path) -> None:
     seen = np.asarray(opened.images[chosen])
     most = np.iinfo(seen.dtype).max
     pixels = seen / most if size is None else _resized(seen, size)
-    write_bytes(sheet, contact_sheet(pixels))
+    write_bytes(sheet, contact_sheet(pixels, mark_of("check")))
     console.info(f"{sheet}: {len(chosen)} of {count:,} images")
 
 

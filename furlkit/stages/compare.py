@@ -1,10 +1,18 @@
 """compare: scores of several seeds side by side, or verdicts on claims."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from furlkit.errors import UsageError
+from furlkit import console
+from furlkit.errors import FurlkitError, UsageError
+from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.replaceable import check_same_table
+from furlkit.recipes import records
+from furlkit.recipes.expand import expand
+from furlkit.recipes.finished import changed_code
 from furlkit.reports.claims import Claim, read_claims, verdict
 from furlkit.reports.differences import CONFIDENCE, Difference, percent
 from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
@@ -32,12 +40,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     labels = [label for label, _ in values["series"]]
     _check(values, labels)
+    _warn_of_code(Path(path) for _, paths in values["series"] for path in paths)
     table, data = (
         _claims(values, labels) if values["claims"] else _scores(values, labels)
     )
-    if values["output"]:
-        form = FORMS[values["output"].suffix]
-        write_bytes(values["output"], f"{table(form)}\n".encode())
+    if output := values["output"]:
+        text = table(FORMS[output.suffix])
+        if not values["force"]:
+            check_same_table(output, "-o", text)
+        write_bytes(output, f"{text}\n".encode())
     title = f"\n{plain(values['title'])}:\n" if values["title"] else ""
     return title + table(values["format"]), data
 
@@ -60,6 +71,19 @@ def _read(values: dict[str, Any]) -> list[Results]:
     names = ("series", "protocol", "value", "reference", "lowest", "interval")
     given = {name: values[name] for name in (*names, "allow_different")}
     return read_series(**given)
+
+
+def _warn_of_code(paths: Iterable[Path]) -> None:
+    """Name planned runs with files made by code of a plugin that has changed since."""
+    folders = {receipts.run_folder(str(path)) for path in paths}
+    for folder in sorted(folder for folder in folders if folder is not None):
+        with suppress(FurlkitError):  # A plan that this version cannot read.
+            changed = changed_code(expand(*records.load(Path(folder))))
+            for package, count in changed.items():
+                console.warn(
+                    f"{folder or '.'}: the code of {package} has changed since it made "
+                    f"{counted(count, 'file')} of this run; run make again"
+                )
 
 
 def _shown(

@@ -16,10 +16,11 @@ from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
 from furlkit.files.journal import DECISIVE, Journal, described, parse_line
+from furlkit.files.keys import PUBLIC
 from furlkit.files.metrics import is_sealed
 from furlkit.files.opening import first_line, open_regular, reading
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.signatures import Signers, signer_of
+from furlkit.files.signatures import SERVER, Signers, signer_of
 from furlkit.reports.explain import (
     class_names,
     client_names,
@@ -81,8 +82,13 @@ def _check_signatures(signers: Signers, paths: Sequence[str]) -> None:
     for file in (Container(Path(path)) for path in paths):
         signers.check(file)
         file.verify()
-        signer = signer_of(file.path, file.header.facts)
-        console.info(f"{file.path}: valid signature of {signer}")
+        signer, kind = signer_of(file.path, file.header.facts), file.header.kind
+        line = f"{file.path}: valid signature of {signer}"
+        if signer == SERVER or kind == PUBLIC:
+            console.info(line)
+        else:
+            use = "a global model" if kind == "checkpoint" else "a file of the server"
+            console.info(f"{line}; for use as {use}, a signature of {SERVER} is needed")
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:

@@ -16,7 +16,7 @@ from furlkit.inputs.planned import check_planned, data_warnings
 from furlkit.inputs.settings import fill
 from furlkit.recipes import places, records
 from furlkit.recipes.expand import Plan, expand, noted_in
-from furlkit.recipes.finished import command_name
+from furlkit.recipes.finished import changed_code, command_name
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.hq import as_hq
 from furlkit.recipes.read import Recipe, read, runs
@@ -30,8 +30,6 @@ from furlkit.runtime import no_search_for_garbage
 Check = Callable[[list[str]], dict[str, Any]]
 SHOWN = 6  # Folders of runs in the line of the result.
 CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
-# Marks near the beginning of a file written by plan, in any form.
-SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,8 @@ def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
             held.enter_context(holding(Path(noted_in(plan.run, records.JSON))))
         for line in [line for plan in plans for line in records.changes(plan)]:
             console.warn(f"{line}; what it made before is stale")
+        for plan in plans:
+            _warn_of_code(plan)
         # Rules first: without records, the rules do not run.
         if options.output is not None:
             write_bytes(options.output, f"{text}\n".encode())
@@ -110,8 +110,17 @@ def _write(options: PlanOptions, plans: list[Plan], text: str) -> None:
             records.save(plan, options.group)
 
 
+def _warn_of_code(plan: Plan) -> None:
+    """Name packages of plugins with code that has changed since the run's files."""
+    for package, count in changed_code(plan).items():
+        console.warn(
+            f"{plan.run.out}: the code of {package} has changed since it made "
+            f"{counted(count, 'file')}; the files are stale"
+        )
+
+
 def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:
-    """Refuse to replace a file that is not a plan, for example a user's Makefile."""
+    """Refuse a plan that cannot be printed, or that would be an output of a step."""
     output = options.output
     if output is None:
         if console.printable(text) != text:
@@ -124,14 +133,6 @@ def _check_output(options: PlanOptions, plans: list[Plan], text: str) -> None:
     made = (path for plan in plans for step in plan.steps for path in step.writes)
     alike = (path for path in made if path.endswith(output.name))
     check_output(output, [options.recipe, *alike])
-    if not output.is_file():
-        return
-    with open(output, "rb") as stream:
-        begin = stream.read(200)
-    if begin and not any(sign in begin for sign in SIGNS):
-        raise UsageError(
-            f"-o {output}: is there and is not a plan; choose another name, or remove it"
-        )
 
 
 def _check(plan: Plan, recipe: Recipe, options: PlanOptions, check: Check) -> None:

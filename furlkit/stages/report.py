@@ -11,11 +11,12 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
-from furlkit import console
+from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import canonical
+from furlkit.files.replaceable import check_same_table
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.recipes import records
@@ -31,7 +32,7 @@ from furlkit.reports.runs import is_of_records
 from furlkit.reports.summary import grouped
 from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
-from furlkit.runtime import no_search_for_garbage
+from furlkit.runtime import end_with_parent, no_search_for_garbage
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
@@ -56,6 +57,7 @@ class ReportOptions:
 
     runs: tuple[Path, ...]
     output: Path
+    force: bool
     watch: bool
     refresh: int | None
     with_images: bool
@@ -65,6 +67,7 @@ class ReportOptions:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
+    catalogue.add_plugins()  # Headers may name methods of plugins.
     options = fill(ReportOptions, values)
     check_output(options.output, options.audit)
     folders, kept = _divided(options.runs)
@@ -100,7 +103,8 @@ def _collect(folders: Sequence[Path], kept: Sequence[Path]) -> list[Run]:
     if len(folders) == 1:
         return [_collect_one(folders[0], names[0], kept)]
     workers = min(len(folders), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+    fork, ending = get_context("fork"), end_with_parent()
+    with ProcessPoolExecutor(workers, fork, initializer=ending) as pool:
         return list(pool.map(_collect_one, folders, names, repeat(kept)))
 
 
@@ -177,8 +181,13 @@ def _write(options: ReportOptions, runs: list[Run]) -> tuple[str, dict[str, Any]
     content = page.html.encode()
     if options.tables:
         for each in page.tables:
-            text = render(each.values(), "csv") + "\n"
-            write_bytes(options.tables / csv_name(each.name), text.encode())
+            path, text = (
+                options.tables / csv_name(each.name),
+                render(each.values(), "csv"),
+            )
+            if not options.force:
+                check_same_table(path, "--tables", text)
+            write_bytes(path, f"{text}\n".encode())
     write_bytes(options.output, content)
     problems = sum(len(run.problems) for run in runs)
     line = (

@@ -34,6 +34,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Default arguments of this module hold the group of processes, if the module is imported
+# after the start of the group, for example by torchvision with the first encoder. The
+# threads of gloo would then outlive the group, and abort a process that ends meanwhile.
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm

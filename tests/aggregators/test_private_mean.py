@@ -101,11 +101,12 @@ def test_the_noise_has_the_deviation_z_times_c_over_the_cohort(
     found = combined(private_mean, [parent] * 5, None, parent, **how)
     sigma = 2.0 * 1.5 / 5
     for name, scale in (("w", 1.0), ("bn.running_mean", factor)):
-        # The deviation of 20,000 numbers is known to 0.5 %; five deviations are 2.5 %.
-        assert np.std(found[name]) == pytest.approx(sigma * scale, rel=0.025)
-        assert abs(np.mean(found[name])) < 5 * sigma * scale / math.sqrt(20_000)
+        # The deviation of 20,000 numbers is known to 0.5 %. Seven deviations: a test of
+        # the system's noise fails once in 10^11 runs.
+        assert np.std(found[name]) == pytest.approx(sigma * scale, rel=0.035)
+        assert abs(np.mean(found[name])) < 7 * sigma * scale / math.sqrt(20_000)
     both = np.corrcoef(found["w"], found["bn.running_mean"])[0, 1]
-    assert abs(both) < 5 / math.sqrt(20_000)
+    assert abs(both) < 7 / math.sqrt(20_000)
 
 
 def test_system_noise_is_normal_and_never_the_same():

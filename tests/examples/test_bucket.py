@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tarfile
 import time
@@ -192,8 +193,43 @@ def test_an_object_is_never_replaced(sides):
     assert sides.object("north", 1).read_bytes() == before
 
 
-def test_links_in_a_parcel_are_not_unpacked(sides):
-    """East tries to send the upload of north a second time."""
+def odd_members() -> list[tuple[tarfile.TarInfo, bytes]]:
+    """Members that are no plain file, or have no plain name."""
+    kinds = (
+        ("model/link.safetensors", tarfile.SYMTYPE, "../../../../kept/private"),
+        ("model/inner.safetensors", tarfile.SYMTYPE, "good.safetensors"),
+        ("folder.s", tarfile.SYMTYPE, "../../north"),
+        ("pipe.safetensors", tarfile.FIFOTYPE, ""),
+        ("locked.s", tarfile.DIRTYPE, ""),
+    )
+    members = []
+    for name, kind, target in kinds:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname, member.mode = kind, target, 0
+        members.append((member, b""))
+    names = ("model/.hidden.safetensors", "n$(touch PWNED);.safetensors", "-x.sig")
+    names += ("model/a\nb.safetensors", "x.s/program", "a b/c.safetensors")
+    return members + [(tarfile.TarInfo(name), b"x") for name in names]
+
+
+def test_only_plain_files_of_a_parcel_are_unpacked(sides):
+    """East tries to send the upload of north a second time, and worse."""
+    sides = sides("fedsimclr")
+    good = tarfile.TarInfo("model/good.safetensors")
+    good.mode = 0o4777
+    write_parcel(sides.object("east", 1), (good, b"no model"), *odd_members())
+    sides.run(1, "server", "st-mary", "north")
+    got = sides.folder / "server" / "got" / "1" / "east"
+    unpacked = {str(path.relative_to(got)): path for path in got.rglob("*")}
+    assert {name for name, path in unpacked.items() if not path.is_dir()} == {
+        "model/good.safetensors"
+    }
+    assert stat.S_IMODE(unpacked["model/good.safetensors"].stat().st_mode) < 0o1000
+    assert not [*sides.folder.rglob("PWNED")]
+    assert sides.result(1) == sides.plain((("st-mary", "north"),))
+
+
+def test_a_link_beside_the_uploads_is_no_parcel(sides):
     sides = sides("fedsimclr")
     link = tarfile.TarInfo("model")
     link.type, link.linkname = tarfile.SYMTYPE, "../north/model"
@@ -201,6 +237,48 @@ def test_links_in_a_parcel_are_not_unpacked(sides):
     sides.run(1, "server", "st-mary", "north", EXPECT="2")
     assert not (sides.folder / "server" / "got" / "1" / "east").exists()
     assert sides.result(1) == sides.plain((("st-mary", "north"),))
+
+
+def test_a_site_unpacks_no_links_of_a_courier(tmp_path):
+    """The courier points dictionary.safetensors at the site's private file."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "private").write_text("secret")
+    good = tarfile.TarInfo("global.safetensors")
+    write_parcel(tmp_path / "parcel", (good, b"model"), *odd_members())
+    assert unpack(tmp_path) == 0
+    names = {p.name for p in (tmp_path / "got" / "0").rglob("*") if not p.is_dir()}
+    assert names == {"global.safetensors"}
+    assert (tmp_path / "kept" / "private").read_text() == "secret"
+
+
+@pytest.mark.parametrize("name", ["../kept/private", "/etc/passwd"])
+def test_hard_links_to_files_of_the_site(tmp_path, name):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "private").write_text("secret")
+    link = tarfile.TarInfo("dictionary.safetensors")
+    link.type, link.linkname = tarfile.LNKTYPE, name
+    write_parcel(tmp_path / "parcel", (link, b""))
+    assert unpack(tmp_path) != 0
+    assert not (tmp_path / "got" / "0").exists()
+
+
+def test_a_file_with_holes_of_200_gb_does_not_arrive(sides):
+    sides = sides("fedsimclr")
+    holes = sides.folder / "model.safetensors"
+    with open(holes, "wb") as stream:
+        stream.truncate(200 * 2**30)
+    parcel = sides.object("east", 1)
+    words = ["tar", "-cSf", parcel, "-C", sides.folder, holes.name]
+    subprocess.run(words, check=True)
+    assert parcel.stat().st_size < 2**20
+    sides.run(1, "server", "st-mary", "north", EXPECT="2")
+    assert not (sides.folder / "server" / "got" / "1" / "east").exists()
+
+
+def unpack(folder: Path) -> int:
+    """Unpack a parcel as a site does."""
+    words = ["sh", str(SCRIPTS / "unpack.sh"), "parcel", "got/0"]
+    return subprocess.run(words, cwd=folder, capture_output=True).returncode
 
 
 @pytest.mark.skipif(shutil.which("age") is None, reason="needs age")
@@ -251,9 +329,9 @@ def test_the_server_takes_signed_uploads_and_sites_take_signed_models(
 
 
 def test_scripts_are_short_and_clean():
-    """A side runs one script, and the commands of the method."""
+    """A side runs one script, unpack.sh, and the commands of the method."""
     scripts = sorted([*SCRIPTS.glob("*.sh"), *SCRIPTS.parent.glob("rounds/*.sh")])
-    assert len(scripts) == 5
+    assert len(scripts) == 6
     for script in SCRIPTS.glob("*.sh"):
         lines = script.read_text().splitlines()
         assert sum(not line.lstrip().startswith("#") for line in lines) <= 15

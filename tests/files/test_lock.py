@@ -1,9 +1,11 @@
 """Locks beside outputs: one process at a time, and the dead do not count."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from pathlib import Path
 from furlkit.files.lock import holding
 with holding(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -128,6 +130,27 @@ while True:
     finally:
         looking.kill()
         looking.communicate()
+
+
+def test_a_process_stopped_while_it_looks_does_not_stop_one_that_starts(tmp_path):
+    """A busy system may stop a process that looks for longer than a moment."""
+    output = tmp_path / "x.st"
+    with lock_path(output).open("wb") as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        timer = threading.Timer(1, fcntl.flock, [looks, fcntl.LOCK_UN])
+        timer.start()
+        with holding(output):
+            assert holder(output) == f"process {os.getpid()} on {os.uname().nodename}"
+        timer.join()
+
+
+def test_a_process_that_looks_for_ever_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("furlkit.files.lock.PATIENCE", 0.05)
+    output = tmp_path / "x.st"
+    with lock_path(output).open("wb") as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        with pytest.raises(TooEarlyError, match="another process"), holding(output):
+            pass
 
 
 def test_a_folder_that_cannot_be_written_is_left_to_the_writer(tmp_path):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from furlkit import catalogue
+from furlkit.catalogue.groups import FORCE
 from tests.helpers import furlkit, save_digits
 
 NET = ("--width", 0.02, "--projector", "16,8", "--head", "classifier")
@@ -114,7 +115,9 @@ def commands(tmp_path_factory):
 
 def test_the_commands_are_those_with_an_option_to_make_outputs_again():
     names = {
-        name for name, entry in catalogue.COMMANDS.items() if "force" in entry.options
+        name
+        for name, entry in catalogue.COMMANDS.items()
+        if entry.options.get("force") == FORCE
     }
     assert COMMANDS.keys() == names
 

@@ -4,6 +4,7 @@ The package is written into a temporary folder and found through its entry point
 """
 
 import importlib
+import json
 import subprocess
 import sys
 from importlib.metadata import Distribution, EntryPoint
@@ -211,6 +212,57 @@ def test_an_output_is_made_again_if_the_code_of_its_package_has_changed(
     method.write_text(METHOD)
     assert "making it again with plugin toy 1.0 " in done.stderr
     assert (tmp_path / "a.st").read_bytes() != before
+
+
+RECIPE = """
+[settings]
+data = "digits"
+clients = 2
+rounds = 1
+[files]
+global = "r{round}/global.safetensors"
+upload = "r{round}/client_{client}.safetensors"
+private = "r{round}/private_{client}.safetensors"
+knn = "r{round}/knn.json"
+[stages]
+partition = "partition --data {data} --clients {clients} -o {partition}"
+init = "init --data {data} --objective toy --width 0.02 --projector 8,4 -o {global@0}"
+train = "local-train {partition} {global@last} --data {data} --client {client} --objective toy --epochs 1 --batch-size 240 --private-out {private} -o {upload}"
+average = "aggregate {upload*} -o {global}"
+knn = "evaluate knn {global} --data {data} -o {knn}"
+"""
+
+
+def test_changed_code_makes_the_steps_of_a_run_stale(furlkit, package, tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    furlkit("plan", "recipe.toml", "-o", "run")
+    for step in json.loads(
+        furlkit("plan", "recipe.toml", "--as", "json", "--dry-run").stdout
+    )[0]["steps"]:
+        furlkit(*step["command"])
+
+    def stale():
+        return json.loads(furlkit("status", "exp", "--json").stdout)["stale"]
+
+    assert stale() == []
+    scores = ("a=exp/r001/knn.json", "b=exp/r000/knn.json")
+    compare = ("compare", *(x for s in scores for x in ("--series", s)))
+    assert "code" not in furlkit(*compare).stderr
+    upload = "exp/r001/client_0.safetensors"
+    replay = ("replay", upload, "--depth", 1, "--run")
+    assert "same bytes" in furlkit(*replay).stdout
+    method = package / "toy_method.py"
+    method.write_text(METHOD.replace("guess, ", "2 * guess, "))
+    try:
+        assert "train, round 1, client 0" in stale() and "partition" not in stale()
+        planned = furlkit("plan", "recipe.toml", "-o", "run").stderr
+        assert "exp: the code of toy has changed" in planned
+        assert "exp: the code of toy has changed" in furlkit(*compare).stderr
+        replayed = furlkit(*replay, code=1).stdout
+        assert "plugin toy 1.0 " in replayed and "same versions" not in replayed
+    finally:
+        method.write_text(METHOD)
+    assert stale() == []
 
 
 def test_a_package_that_a_command_does_not_use_leaves_no_trace(

@@ -3,6 +3,7 @@
 `serve` waits at a socket; `CLIENT` is a program that takes furlkit's arguments, has them
 run in a fork of the server, and exits with its code. A client that is killed kills the
 fork too, and SIGTERM and SIGUSR1 are passed on: seen from outside, the client is furlkit.
+With HOLD=OUTPUT:STEP in the environment, a training waits there: see `hold_training`.
 """
 
 import json
@@ -22,7 +23,8 @@ server = socket.socket(socket.AF_UNIX)
 for number in (signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, lambda number, _: server.send(bytes([number])))
 server.connect(sys.argv[1])
-words = {"words": sys.argv[2:], "folder": os.getcwd()}
+hold = os.environ.get("HOLD")
+words = {"words": sys.argv[2:], "folder": os.getcwd(), "hold": hold}
 socket.send_fds(server, [json.dumps(words).encode()], [0, 1, 2])
 sys.exit(int(server.recv(8) or b"1"))
 """
@@ -71,12 +73,16 @@ def _answer(client: socket.socket) -> None:
 
 def _work(given: dict, streams: list[int]) -> None:
     from furlkit.cli import main
+    from tests.helpers import hold_training
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.chdir(given["folder"])
     code = 1
     try:
+        if given["hold"]:
+            output, step = given["hold"].split(":")
+            hold_training(output, int(step), given["words"])
         main(given["words"])
     except SystemExit as done:
         code = int(done.code or 0)

@@ -58,6 +58,25 @@ def test_an_unpacked_archive_is_as_finished_as_the_run(done_before):
     sound(done_before)
 
 
+def test_a_copy_of_a_run_that_trained_clients_in_groups_is_finished(runner):
+    runner.plan("rounds=1", "--group", 2)
+    runner.done()
+    shutil.copytree("exp", "copy", copy_function=shutil.copyfile)
+    set_times("copy", random.Random(0))
+    found = runner.status("copy")
+    assert (found["done"], found["steps"], found["stale"]) == (6, 6, [])
+
+
+def test_a_training_of_a_group_that_fails_gives_its_reason(runner):
+    runner.plan("rounds=1", "--group", 2)
+    upload = Path("exp/r001/client_1.safetensors")
+    upload.mkdir(parents=True)
+    assert runner.finish().code == 2
+    (failed,) = runner.status()["failed"]
+    assert failed["step"] == "train, round 1, clients 0,1"
+    assert str(upload) in failed["error"]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_step_of_an_older_plan_that_ends_later_is_stale(done_before, form):
     """As if make had gone on with the rules of the older plan during a new one."""

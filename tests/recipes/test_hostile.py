@@ -55,14 +55,15 @@ def test_a_command_writes_planned_files_only(recipe, run, words):
 
 
 @pytest.mark.parametrize("key", ["private-out", "features-out", "output"])
-def test_a_preset_names_no_file_that_is_written(recipe, run, world, key):
-    Path("theirs.toml").write_text(f'[local-train]\n{key} = "/tmp/x"\n')
+def test_a_preset_names_no_file_that_is_written(recipe, run, world, tmp_path, key):
+    written = tmp_path / "outside"
+    Path("theirs.toml").write_text(f'[local-train]\n{key} = "{written}"\n')
     done = run("plan", recipe(), "preset=theirs.toml")
     assert (done.code, done.out) == (65, "")
     assert "theirs.toml" in done.err and key in done.err
     words = ("--data", "digits", "--client", 0, "--preset", "theirs.toml")
     done = run("local-train", world.partition, world.model, *words, "-o", "x.st")
-    assert done.code == 2 and key in done.err and not Path("/tmp/x").exists()
+    assert done.code == 2 and key in done.err and not written.exists()
 
 
 def test_a_recipe_or_preset_cannot_choose_where_caches_are(recipe, run):

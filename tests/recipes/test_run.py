@@ -90,9 +90,11 @@ def test_a_training_that_is_told_to_stop_continues(runner):
     runner.plan(
         "clients=3", "rounds=1", "train=--epochs 6 --batch-size 32", "--group", 3
     )
-    process = runner.start()
-    journal = Journal(Path("exp/r001/client_1.safetensors"))
+    output = Path("exp/r001/client_1.safetensors")
+    process = runner.start(HOLD=f"{output}:1")  # The first epoch, or progress.
+    journal = Journal(output)
     while not any(line["event"] == "epoch" for line in journal.read()):
+        assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate()

@@ -1,5 +1,7 @@
 """FedMatch with labels at the server: sigma and psi through two rounds."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,29 @@ def test_the_server_moves_sigma_and_leaves_psi(whole):
         )
         assert close(before[2], after[2]) and not close(before[1], after[1])
         assert close(after[0], {k: after[1][k] + after[2][k] for k in after[1]})
+
+
+def test_helpers_need_the_signatures_of_their_clients(
+    whole, tmp_path, run, refused, keys, allowed
+):
+    """GLOBAL is the server's; a helper is another client's upload."""
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    helpers, model = uploads(folder, 1)[:2], named(folder, 1, "global")
+    words = train_words(folder, 2, "2", folder / "u", *helped(helpers), "--dry-run")
+    words += ["--signers", allowed("server", "0", "1")]
+    for path, key in ((model, "server"), (helpers[0], "0")):
+        assert furlkit("sign", path, "--key", keys(key)) == 0
+    refused(folder, 65, [helpers[1], "no signature of client 1"], *words)
+    assert furlkit("sign", helpers[1], "--key", keys("server")) == 0
+    refused(folder, 65, [helpers[1], "no valid signature of client 1"], *words)
+    assert furlkit("sign", helpers[1], "--key", keys("1")) == 0
+    done = run(*words)
+    assert done.code == 0, done.err
+    other = folder / "other"
+    shutil.copy(model, other)
+    assert furlkit("sign", other, "--key", keys("server")) == 0
+    refused(folder, 65, [other, "names no client"], *words, *helped([other]))
 
 
 def test_the_first_model_is_not_divided_and_its_labels_are_learnt(whole):

@@ -60,12 +60,13 @@ def undisturbed(round_of_files):
     return digests
 
 
-def signal_at(process, output, step, number):
-    """Wait for a training to reach a step, send a signal, return the exit code."""
-    while process.is_alive() and step_of(output) < step:
+def kill_at(start, words, output, step):
+    """Kill a training within 20 steps after a step; return the exit code."""
+    process = start(words, hold=(output, step + 20))
+    while step_of(output) < step:
+        assert process.is_alive()
         time.sleep(0.005)
-    if process.is_alive():
-        os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGKILL)
     process.join(60)
     return process.exitcode
 
@@ -74,9 +75,9 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(
     round_of_files, start, undisturbed, tmp_path
 ):
     output, rng = tmp_path / "c0.safetensors", random.Random(0)
-    words = command(round_of_files, output)
+    words = command(round_of_files, output, every=0)
     for step in sorted(rng.sample(range(STEPS * 6 // 10), 10)):
-        code = signal_at(start(words), output, step, signal.SIGKILL)
+        code = kill_at(start, words, output, step)
         assert code == -signal.SIGKILL and not output.exists()
     last = start(words)
     last.join(60)
@@ -94,9 +95,10 @@ def test_signals_save_and_the_next_start_resumes(
     seen = 0
     signals = ((signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130))
     for number, expected in signals:
-        process = start(words)
         before = seen // 9 + 1  # The journal shows that this start trains.
-        while process.is_alive() and len(epochs(output)) <= before:
+        process = start(words, hold=(output, 9 * (before + 1)))
+        while len(epochs(output)) <= before:
+            assert process.is_alive()
             time.sleep(0.005)
         os.kill(process.pid, number)
         process.join(60)
@@ -109,18 +111,28 @@ def test_signals_save_and_the_next_start_resumes(
     assert not progress_of(output).exists()
 
 
-def test_what_a_stopped_program_says(round_of_files, tmp_path, undisturbed):
+def test_what_a_stopped_program_says(
+    round_of_files, tmp_path, undisturbed, environment
+):
     output = tmp_path / "c0.safetensors"
-    words = [sys.executable, "-m", "furlkit", *command(round_of_files, output)]
-    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while first.poll() is None and step_of(output) < 12:
+    train = command(round_of_files, output, every=0)
+    code = (
+        "import sys, tests.helpers as h; h.hold_training(sys.argv[1], 12, sys.argv[2:])"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", code, output, *train], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    while step_of(output) < 12:
+        assert first.poll() is None
         time.sleep(0.005)
     first.terminate()
     out, err = first.communicate(timeout=60)
     assert first.returncode == 75 and out == b""
     assert b"error: stopped by SIGTERM" in err
     step = step_of(output)
-    again = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    words = [sys.executable, "-m", "furlkit", *train]
+    again = subprocess.run(words, capture_output=True, env=environment, check=False)
     assert again.returncode == 0 and again.stdout.count(b"\n") == 1
     assert b"step %d\n" % step in again.stderr.splitlines(keepends=True)[0]
     assert digest(output) == undisturbed[0]
@@ -131,8 +143,8 @@ def test_several_clients_killed_in_the_middle(
 ):
     pattern = tmp_path / "c{client}.safetensors"
     outputs = [tmp_path / f"c{client}.safetensors" for client in range(3)]
-    words = command(round_of_files, pattern, clients="0-2")
-    code = signal_at(start(words), outputs[1], STEPS // 2, signal.SIGKILL)
+    words = command(round_of_files, pattern, clients="0-2", every=0)
+    code = kill_at(start, words, outputs[1], STEPS // 2)
     assert code == -signal.SIGKILL
     assert outputs[0].exists() and not outputs[1].exists()
     journal = (tmp_path / "c0.log.jsonl").read_bytes()

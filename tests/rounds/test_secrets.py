@@ -65,12 +65,13 @@ def test_the_choice_of_images_is_not_the_choice_by_the_seed(site, run):
     z = read_features(site / "z.safetensors").rows
     z /= np.linalg.norm(z, axis=1, keepdims=True)
     rng = numpy_generator(opened.header.seed, "share", 1, "st-mary")
-    guessed = z[drawn_places(len(z), len(shared), rng)]
-    assert np.abs(guessed - shared).max(axis=1).min() > 0
-    assert not np.allclose(guessed, shared, atol=1e-3)
+    guessed = set(drawn_places(len(z), len(shared), rng))
     # The rows themselves are of the site's images: the audit recognises them.
-    nearest = (shared @ z.T).max(axis=1)
-    assert nearest == pytest.approx(1, abs=1e-5)
+    cosines = shared @ z.T
+    assert cosines.max(axis=1) == pytest.approx(1, abs=1e-5)
+    # 15 of 30 random places of 1,438 agree with other places once in 10^17 draws.
+    assert len(shared) == 30
+    assert len(guessed & set(cosines.argmax(axis=1))) < 15
 
 
 def test_a_simulation_may_use_a_secret_too(world, run):

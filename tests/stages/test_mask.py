@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,22 +52,24 @@ class Sites:
     def masked(self) -> list[Path]:
         return [self.path("masked", name) for name in self.names]
 
-    def key(self, name, *more):
+    def key_words(self, name, *more):
         secret = ("--secret-out", self.path("secret", name))
         words = ("mask", "key", self.world.model, "--client", name, *secret, *more)
-        return self.run(*words, "-o", self.path("key", name))
+        return (*words, "-o", self.path("key", name))
+
+    def key(self, name, *more):
+        return self.run(*self.key_words(name, *more))
 
     def upload(self, name, rng, examples=100, **facts):
         opened = Container(self.world.clients[0])
         told = {"client": name, "examples": examples, **facts}
         header = opened.header.unsealed()
         header = replace(header, facts={**header.facts, **told})
-        tensors = {
-            k: (a + rng.normal(size=a.shape)).astype(a.dtype)
-            if a.dtype.kind == "f"
-            else a
-            for k, a in opened.tensors().items()
-        }
+        tensors = {}
+        for k, a in opened.tensors().items():
+            x = a + rng.normal(size=a.shape) if a.dtype.kind == "f" else a
+            x = np.abs(x) if k.endswith("running_var") else x
+            tensors[k] = np.asarray(x).astype(a.dtype)
         write(self.path("upload", name), tensors, header)
 
     def words(self, name, *more):
@@ -77,6 +81,24 @@ class Sites:
         for name in self.names:
             done = self.run(*self.words(name, *more))
             assert done.code == 0, done.err
+
+    def used(self, name) -> Path:
+        secret = self.path("secret", name)
+        return secret.with_name(f"{secret.name}.used")
+
+    def forget(self, name) -> None:
+        """Remove the rounds from the list of used masks, by hand."""
+        first, *_ = self.used(name).read_text().splitlines(keepends=True)
+        self.used(name).write_text(first)
+
+    def change_model(self, forge) -> None:
+        """The server sends the round again with one bit of the model changed."""
+        path = self.world.model
+        name, array = next(iter(Container(path).tensors().items()))
+        array.reshape(-1).view(np.uint8)[0] ^= 1
+        forge(path, {name: array})
+        for site in self.names:
+            forge(self.path("upload", site), facts={"parent": Container(path).content})
 
     def sum_words(self, *paths):
         rule = ("--rule", "masked-sum", "--parent", self.world.model)
@@ -151,9 +173,9 @@ def test_a_replaced_public_key_is_refused(sites, refused, run):
     some = sites()
     some.mask()
     assert some.key("s2", "--renew").code == 0
-    used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
+    used = some.used("s0")
     refused(some.world.folder, 65, [used, "other keys"], *some.words("s0"))
-    used.unlink()
+    some.forget("s0")
     assert run(*some.words("s0")).code == 0
     words = some.sum_words()
     refused(some.world.folder, 65, [some.masked[0], "roster", "same keys"], *words)
@@ -178,7 +200,7 @@ def test_others_must_not_read_the_secret_key_and_the_list_of_masks(sites, refuse
     refused(some.world.folder, 65, [secret, "others may read"], *some.words("s0"))
     secret.chmod(0o600)
     some.mask()
-    used = secret.with_name(f"{secret.name}.used")
+    used = some.used("s0")
     assert stat.S_IMODE(used.stat().st_mode) == 0o600
 
 
@@ -249,10 +271,157 @@ def test_a_second_upload_with_the_same_masks_is_refused(sites, refused):
     assert some.run(*some.words("s0")).code == 0
     assert some.masked[0].read_bytes() == bytes_
     some.upload("s0", np.random.default_rng(9))
-    used = some.path("secret", "s0").with_name("secret_s0.safetensors.used")
+    used = some.used("s0")
     refused(some.world.folder, 65, [used, "reveal the model"], *some.words("s0"))
     other = some.words("s1", "--weights", "examples")
     refused(some.world.folder, 65, ["other --weights"], *other)
+
+
+def test_a_round_is_masked_once_whatever_the_model(sites, run, refused, forge):
+    """The sum of four sites minus a sum of the three others is the fourth's model."""
+    some = sites(4)
+    some.mask()
+    some.change_model(forge)
+    used, folder = some.used("s0"), some.world.folder
+    refused(folder, 65, [used, "another model"], *some.words("s0"))
+    some.names.remove("s3")
+    refused(folder, 65, [used, "another model"], *some.words("s0"))
+    refused(folder, 65, [used, "another model"], *some.words("s0", "--new-roster"))
+
+
+def test_a_run_keeps_its_keys(sites, run, refused, forge):
+    some = sites(4)
+    some.mask()
+    for name in some.names:
+        forge(some.path("upload", name), facts={"round": 2})
+    some.names.remove("s3")
+    used, folder = some.used("s0"), some.world.folder
+    words = [used, "--new-roster", "round 1"]
+    refused(folder, 65, words, *some.words("s0"))
+    refused(folder, 65, words, *some.words("s0", "--dry-run"))
+    some.mask("--new-roster")
+    some.mask()  # The same uploads again.
+    for name in some.names:
+        forge(some.path("upload", name), facts={"round": 3})
+    some.mask()
+
+
+def test_new_keys_do_not_open_a_masked_round_again(sites, run, refused, forge):
+    some = sites()
+    some.mask()
+    for name in some.names:
+        assert some.key(name, "--renew").code == 0
+    words = some.words("s0", "--new-roster")
+    refused(some.world.folder, 65, [some.used("s0"), "round 1"], *words)
+    for name in some.names:
+        forge(some.path("upload", name), facts={"round": 2})
+    some.mask("--new-roster")
+    forge(some.world.model, facts={"run": "another"})
+    assert some.key("s0", "--renew").code == 0
+    assert len(some.used("s0").read_text().splitlines()) == 1
+
+
+def test_a_site_has_one_key_in_a_run(sites, refused, forge):
+    """The server asks for a second pair of keys, to mask the round again."""
+    some = sites()
+    some.mask()
+    folder, used = some.world.folder, some.used("s0")
+    second = ("--secret-out", folder / "second", "-o", folder / "second.pub")
+    words = ("mask", "key", some.world.model, "--client", "s0", *second)
+    refused(folder, 65, [used, "client s0", "--renew"], *words)
+    refused(folder, 65, [used, "client s0"], *words, "--renew")
+    forge(some.world.model, facts={"run": "another"})
+    assert some.run(*words).code == 0
+
+
+def test_a_missing_list_and_a_copy_of_the_secret_are_noticed(sites, run, refused):
+    some = sites()
+    secret, folder = some.path("secret", "s0"), some.world.folder
+    copy = folder / "copy"
+    shutil.copy2(secret, copy)
+    words = some.words("s0", "--secret", copy)
+    refused(folder, 65, [folder / "copy.used", "no such file"], *words)
+    shutil.copy2(some.used("s1"), folder / "copy.used")
+    refused(folder, 65, [folder / "copy.used", "another secret"], *words)
+    some.used("s0").unlink()
+    refused(folder, 65, [some.used("s0"), "--renew"], *some.words("s0"))
+    assert some.key("s0").code == 0  # The existing key: no new list.
+    refused(folder, 65, [some.used("s0"), "no such file"], *some.words("s0"))
+    some.used("s0").write_text("[]")
+    refused(folder, 65, [some.used("s0"), "no list"], *some.words("s0"))
+    assert some.key("s0", "--renew").code == 0
+    assert run(*some.words("s0")).code == 0
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from furlkit.files.lock import holding
+with holding(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_uploads_at_once_use_a_mask_once(sites, environment, program, refused):
+    """A process holds the list from the check to the note: others must wait."""
+    some = sites()
+    words = [sys.executable, "-c", HOLD, str(some.used("s0"))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment}
+    with subprocess.Popen(words, **pipes) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        for command in (some.words("s0"), some.key_words("s0", "--renew")):
+            done = program(*command)
+            assert done.returncode == 75 and f"process {holder.pid}" in done.stderr
+        assert not some.masked[0].exists()
+        # The holder masks an upload: after the lock, the next one reads the list.
+        uses = [
+            {"round": 1, "parent": "p", "upload": "u", "roster": "r", "weights": "w"}
+        ]
+        first = some.used("s0").read_text()
+        some.used("s0").write_text(first + "".join(map(json.dumps, uses)) + "\n")
+        holder.stdin.close()
+    refused(some.world.folder, 65, [some.used("s0"), "round 1"], *some.words("s0"))
+
+
+@pytest.mark.parametrize("name, value", [("var", -1.2), ("batches_tracked", -3)])
+def test_no_statistics_of_any_training(sites, run, refused, forge, name, value):
+    """One site cheats: the sum has a negative variance, or a negative counter."""
+    some = sites()
+    upload = some.path("upload", "s2")
+    tensors = Container(upload).tensors()
+    key = next(k for k in tensors if k.endswith(name))
+    bad = np.full_like(tensors[key], 1000 * value)
+    before = upload.read_bytes()
+    forge(upload, {key: bad})
+    refused(some.world.folder, 65, [upload, key, "which is no"], *some.words("s2"))
+    upload.write_bytes(before)
+    some.mask()
+    # The cheat adds to the words after masking.
+    masked = Container(some.masked[2]).tensors()
+    shift = np.int64(3 * 1000 * value * 2.0**32).astype(np.int64).view(np.uint64)
+    forge(some.masked[2], {key: masked[key] + shift})
+    words = [key, "which is no", "round is void"]
+    refused(some.world.folder, 65, words, *some.sum_words())
+
+
+def test_uploads_that_no_sum_can_add(sites, refused, forge):
+    some = sites()
+    upload, folder = some.path("upload", "s0"), some.world.folder
+    options = Container(upload).header.options
+    forge(upload, options={**options, "train-layers": "conv3,bn3"})
+    refused(folder, 65, [upload, "--train-layers", "whole"], *some.words("s0"))
+    forge(upload, {"control.encoder.x": np.zeros(3, np.float32)}, options=options)
+    refused(folder, 2, [upload, "control", "scaffold"], *some.words("s0"))
+
+
+def test_a_key_with_another_top_bit_is_the_same_key(sites, refused, forge):
+    """X25519 ignores the bit: mallory repeats s1's key."""
+    some = sites()
+    key = np.frombuffer(read_key(some.keys[1], PUBLIC).key, np.uint8).copy()
+    key[-1] ^= 0x80
+    forge(some.keys[2], {"X25519": key})
+    refused(some.world.folder, 65, [some.keys[2], "the key of"], *some.words("s0"))
 
 
 def test_one_masked_upload_is_uniform(sites):
@@ -296,6 +465,25 @@ def test_a_key_of_small_order_is_refused(tmp_path):
         mask_words(bytes(range(32)), weak, "x")
 
 
+def test_a_broken_key_uses_no_mask(sites, run, refused, forge):
+    """mallory's key of small order does not take the round from s0."""
+    some = sites()
+    before = some.keys[2].read_bytes()
+    forge(some.keys[2], {"X25519": np.zeros(32, np.uint8)})
+    refused(some.world.folder, 65, [some.keys[2], "X25519"], *some.words("s0"))
+    some.keys[2].write_bytes(before)
+    assert run(*some.words("s0")).code == 0
+
+
+def test_the_server_is_no_site(sites, run, refused, forge, keys, allowed):
+    some, signers = sites(4), allowed("s0", "s1", "s2", "server")
+    forge(some.keys[3], facts={"client": "server"})
+    for name, path in zip(("s0", "s1", "s2", "server"), some.keys, strict=True):
+        assert run("sign", path, "--key", keys(name)).code == 0
+    words = some.words("s0", "--signers", signers)
+    refused(some.world.folder, 65, [some.keys[3], "of the server"], *words)
+
+
 def test_numbers_that_do_not_fit_are_refused_by_name(sites, refused, forge):
     some = sites()
     name, array = next(iter(Container(some.path("upload", "s0")).tensors().items()))
@@ -325,8 +513,7 @@ def test_the_sum_names_no_site_with_a_number(sites, run):
         for k, number in enumerate(some.names):
             some.upload(number, np.random.default_rng(k), partition=partition)
             assert some.key(number, "--renew").code == 0
-            for used in some.world.folder.glob("*.used"):
-                used.unlink()
+            some.forget(number)
         some.mask()
         assert run(*some.sum_words(), "--force").code == 0
         headers[partition] = Container(some.world.output).header

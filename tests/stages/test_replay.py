@@ -1,12 +1,18 @@
 """replay: the printed commands make the same bytes; --run says whether they do."""
 
 import json
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from furlkit.files.container.read import Container
 from furlkit.files.journal import Journal
@@ -125,6 +131,88 @@ def test_running_says_whether_it_is_the_same(made, world, run, forge, change):
     assert f"{path}: {expected[change]}" in outcome.out
     assert outcome.code == (1 if change == "a tensor" else 0)
     assert not Path("replay").exists()
+
+
+def children(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2][1] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_killed_replay_leaves_no_command_behind(world, forge, environment):
+    """The recorded training would take hours."""
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "epochs": 9_999})
+    words = ("-m", "furlkit", "replay", client, "--depth", 1, "--run")
+    process = subprocess.Popen([sys.executable, *map(str, words)], env=environment)
+    try:
+        while not (found := children(process.pid)):
+            assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+    (child,) = found
+    deadline = time.monotonic() + 60
+    while runs(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if left := runs(child):
+        os.kill(child, signal.SIGKILL)
+    assert not left
+
+
+def test_an_absurd_number_of_a_header_is_named_and_not_run(world, run, forge):
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "epochs": 10**6})
+    assert "--epochs 1000000" in run("replay", client, "--depth", 1).out
+    outcome = run("replay", client, "--depth", 1, "--run")
+    assert outcome.code == 65 and str(client) in outcome.err
+    assert "--epochs 1000000" in outcome.err and "10,000" in outcome.err
+
+
+def test_weights_of_another_program_are_found_by_content(world, run, tmp_path_factory):
+    tensors = Container(world.model).tensors()
+    encoder = {k[8:]: v for k, v in tensors.items() if k.startswith("encoder.")}
+    weights, path = world.folder / "timm.safetensors", world.folder / "adapted"
+    save_file(encoder, weights)
+    init = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    assert furlkit("init", *init, "--from", weights, "-o", path) == 0
+    (words,) = commands(run("replay", path).out)
+    assert words[words.index("--from") + 1] == str(weights)
+    outcome = run("replay", path, "--run")
+    assert outcome.code == 0 and f"{path}: same bytes" in outcome.out
+    assert f"{weights}: not made again" in outcome.out
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    weights.rename(elsewhere / "moved.safetensors")
+    assert run("replay", path).code == 65
+    assert run("replay", path, "--among", elsewhere).code == 0
+
+
+def test_parts_that_stay_at_the_client_get_a_private_file(world, run):
+    upload, private = world.folder / "part", world.folder / "kept"
+    words = ("--client", 0, "--data", "digits", "--epochs", 1, "--batch-size", 240)
+    words += ("--send", "encoder", "--private-out", private, "-o", upload)
+    assert furlkit("local-train", world.partition, world.model, *words) == 0
+    outcome = run("replay", upload, "--depth", 1, "--run")
+    assert outcome.code == 0 and f"{upload}: same bytes" in outcome.out
+
+
+def test_a_command_that_fails_is_no_difference(world, run, forge):
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "objective": "nothing"})
+    outcome = run("replay", client, "--depth", 1, "--run")
+    assert outcome.code == 1
+    assert "failed with exit code 2" in outcome.out
+    assert f"{client}: the command failed" in outcome.err
+    assert "differs" not in outcome.err
 
 
 def test_an_input_that_is_gone_ends_the_chain(made, world, run):

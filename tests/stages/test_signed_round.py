@@ -1,10 +1,16 @@
 """A round with signatures on both sides: the same bytes as without."""
 
+import numpy as np
 import pytest
 
+from furlkit.catalogue import COMMANDS, File
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.signatures import signature_of
+from furlkit.stages.local_train import start
 from tests.helpers import furlkit
+from tests.stages.aggregate.test_claims import resealed
 
 TRAIN = ("--data", "digits", "--client", 0, "--epochs", 1, "--batch-size", 240)
 
@@ -26,6 +32,90 @@ def test_a_site_trains_from_a_model_that_the_server_signed(
     assert furlkit("sign", world.model, "--key", keys("server")) == 0
     assert run(*words).code == 0
     assert (world.folder / "u").read_bytes() == world.clients[0].read_bytes()
+
+
+@pytest.mark.parametrize("client", [1, "mallory"])
+def test_a_member_cannot_send_a_global_model(
+    world, run, refused, forge, keys, allowed, client
+):
+    """The member names itself in the header and signs with its key."""
+    forge(world.model, facts={"client": client})
+    assert furlkit("sign", world.model, "--key", keys(str(client))) == 0
+    signers = allowed("server", str(client))
+    words = local_train(world, "--signers", signers)
+    message = refused(world.folder, 65, [world.model, f"client {client}"], *words)
+    assert "a file of the server" in message
+    done = run("inspect", "--signers", signers, world.model)
+    assert f"valid signature of {client}" in done.err
+    assert "as a global model, a signature of server is needed" in done.err
+
+
+def test_a_global_model_of_a_client_is_refused_everywhere(world, refused, forge):
+    forge(world.model, facts={"client": 1})
+    words = [world.model, "role global", "client 1"]
+    with pytest.raises(InputError, match="names client 1"):
+        open_checkpoint(world.model)
+    refused(world.folder, 65, words, *local_train(world))
+    out = ("-o", world.folder / "o")
+    refused(world.folder, 65, words, "embed", world.model, "--data", "digits", *out)
+    parent = ("--parent", world.model)
+    refused(world.folder, 65, words, "aggregate", *world.clients, *parent, *out)
+
+
+def test_who_signs_the_files_that_a_site_receives():
+    """The server makes every file but the models of helpers."""
+    command = COMMANDS["local-train"]
+    takers = [*command.arguments, *command.options.values()]
+    signers = {
+        taker[0]: taker.kind.signer
+        for taker in takers
+        if isinstance(taker.kind, File) and taker.kind.direction.startswith("received")
+    }
+    assert signers.pop("helper") == "client"
+    assert {"model", "dictionary", "align", "centroids", "correlations", "kernel"} <= (
+        signers.keys()
+    )
+    assert {*signers.values()} == {"server"}
+
+
+def test_rows_of_a_client_are_no_dictionary_of_the_server(
+    world, run, refused, forge, keys, allowed
+):
+    rows = world.folder / "rows_0"
+    shared = ("--alpha", 0, "--features-out", world.folder / "rows_{client}")
+    assert run(*local_train(world, *shared)).code == 0
+    forge(rows, facts={"round": 0})
+    assert furlkit("sign", world.model, "--key", keys("server")) == 0
+    assert furlkit("sign", rows, "--key", keys("0")) == 0
+    words = ("--signers", allowed("server", "0"), "--dictionary", rows, "--force")
+    expected = [rows, "client 0", "the server"]
+    refused(world.folder, 65, expected, *local_train(world, *words))
+
+
+def test_a_signed_model_that_is_exchanged_after_the_check(
+    world, refused, keys, allowed, monkeypatch
+):
+    """The twin has the content hash of the signed model, other numbers, and a check."""
+    assert furlkit("sign", world.model, "--key", keys("server")) == 0
+    twin, raw = world.folder / "twin", bytearray(world.model.read_bytes())
+    raw[-4:] = np.float32(0.5).tobytes()
+    twin.write_bytes(raw)
+    resealed(twin, content=Container(world.model).content)
+    forged, read_partition = twin.read_bytes(), start.read_partition
+    twin.unlink()
+    words = local_train(world, "--signers", allowed("server"))
+    before = world.model.read_bytes()
+
+    def exchange(path):
+        world.model.write_bytes(forged)
+        return read_partition(path)
+
+    monkeypatch.setattr(start, "read_partition", exchange)
+    assert furlkit(*words) == 65
+    assert not (world.folder / "u").exists()
+    world.model.write_bytes(before)
+    monkeypatch.undo()
+    assert furlkit(*words) == 0
 
 
 def test_tensors_behind_a_signed_header(world, refused, keys, allowed):
@@ -58,12 +148,44 @@ def test_shared_files_are_signed_too(world, run, refused, forge, keys, allowed, 
         refused(world.folder, 65, [bank, "signature"], *local_train(world, *words))
 
 
-def test_an_own_model_needs_no_signature(world, run, allowed):
-    """--update keep: the site continues from the last upload."""
+def test_an_own_model_needs_no_signature(world, run, refused, allowed):
+    """--update keep: the site continues from the last upload, at first from GLOBAL."""
     own = ("--update", "keep", "--signers", allowed("server"))
     words = ("local-train", world.partition, world.clients[0], *TRAIN, *own)
     done = run(*words, "-o", world.folder / "u")
     assert done.code == 0, done.err
+    first = local_train(world, *own, "--force")
+    refused(world.folder, 65, [world.model, "no signature of the server"], *first)
+
+
+def test_a_courier_cannot_send_the_own_model_of_a_site(
+    world, run, refused, forge, keys, allowed
+):
+    """Without the record that the site's training leaves, the site must have signed."""
+    folder, signers = world.folder, allowed("server", "st-mary", "mallory")
+    site = ("--data", "digits", "--client", "st-mary", "--epochs", 1)
+    site += ("--batch-size", 240)
+    upload, sent = folder / "u1", folder / "sent"
+    assert run("local-train", world.model, *site, "-o", upload).code == 0
+    own = (*site, "--update", "keep", "--signers", signers, "-o", folder / "u2")
+    assert run("local-train", upload, *own, "--dry-run").code == 0
+    sent.write_bytes(upload.read_bytes())
+    words = ("local-train", sent, *own)
+    refused(folder, 65, [sent, "no signature of client st-mary"], *words)
+    for name, code in (("mallory", 65), ("server", 65), ("st-mary", 0)):
+        assert furlkit("sign", sent, "--key", keys(name)) == 0
+        assert run(*words, "--dry-run").code == code
+
+
+def test_the_server_cannot_give_two_models_one_name(world, refused):
+    """Masks and uploads name the model by the content hash, which GLOBAL must fit."""
+    name = Container(world.model).content
+    raw = bytearray(world.model.read_bytes())
+    raw[-4:] = np.float32(0.5).tobytes()
+    world.model.write_bytes(raw)
+    resealed(world.model, content=name)
+    assert Container(world.model).content == name
+    refused(world.folder, 65, [world.model, "content"], *local_train(world))
 
 
 def test_replay_of_a_signed_aggregate(world, run, keys, allowed):

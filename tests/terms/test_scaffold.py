@@ -6,16 +6,21 @@ from torch import nn
 from furlkit.terms.scaffold import correction, next_control, scaffold
 
 
+def drawn(*shape, requires_grad=False):
+    rng = torch.Generator().manual_seed(sum(shape) + requires_grad)
+    return torch.randn(*shape, generator=rng, requires_grad=requires_grad)
+
+
 def test_the_gradient_of_the_correction_is_c_minus_c_k():
-    y = [torch.randn(3, 2, requires_grad=True), torch.randn(4, requires_grad=True)]
-    difference = [torch.randn(3, 2), torch.randn(4)]
+    y = [drawn(3, 2, requires_grad=True), drawn(4, requires_grad=True)]
+    difference = [drawn(3, 2), drawn(4)]
     correction(y, difference).backward()
     for weight, expected in zip(y, difference, strict=True):
         assert torch.equal(weight.grad, expected)
 
 
 def test_the_correction_matches_loops():
-    y, difference = torch.randn(3, 2).double(), torch.randn(3, 2).double()
+    y, difference = drawn(4, 3, 2).double()[:2]
     total = sum(
         float(y[i, j]) * float(difference[i, j]) for i in range(3) for j in range(2)
     )

@@ -181,24 +181,31 @@ def test_an_error_in_the_thread_is_an_error_of_the_step(monkeypatch):
 
 
 def test_time_of_the_thread_is_not_time_that_steps_have_waited(monkeypatch):
-    images, gathered, stored = some_images(), threading.Event(), Images.stored
+    images, stored = some_images(), Images.stored
+    computing, gathered = threading.Event(), threading.Event()
+    clock = [0]  # Reading images takes a second, in the thread 100 seconds at first.
 
     def store_slowly(self, index):
-        if threading.current_thread() is not threading.main_thread():
-            time.sleep(0 if gathered.is_set() else 0.5)
+        if threading.current_thread() is threading.main_thread():
+            clock[0] += 1
+        elif not gathered.is_set():
+            assert computing.wait(timeout=60)
+            clock[0] += 100
             gathered.set()
         return stored(self, index)
 
     def views(batch):
         x = batch.one_view()
         if batch.step == 1:  # While the thread prepares step 2.
+            computing.set()
             assert gathered.wait(timeout=60)
         return x
 
     monkeypatch.setattr(Images, "stored", store_slowly)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     for _ in train(job_of(images, views), NoProgress(), True):
         pass
-    assert 0 < images.seconds < 0.5
+    assert 0 < images.seconds < 100 < clock[0]
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,43 @@ def test_two_processes_give_the_weights_of_one(together, tmp_path, objective):
     assert "processes" not in Container(tmp_path / "one").header.options
 
 
+THREADS = """
+import atexit, os, sys
+from pathlib import Path
+from furlkit.cli import main
+
+def report():
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    Path(__file__).with_name(f"threads-{os.environ['RANK']}").write_text("".join(names))
+
+atexit.register(report)
+main()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_no_thread_of_gloo_outlives_the_training(environment, tmp_path):
+    """Such a thread may abort a process that ends.
+
+    torchvision imports modules that hold the group if they are imported after its start.
+    """
+    net = ("--encoder", "torchvision:squeezenet1_1", "--image-size", 32)
+    round_0(tmp_path, ("--clients", 5), (*net, "--projector", "16,8"))
+    script = tmp_path / "script.py"
+    script.write_text(THREADS)
+    train = (
+        "local-train", tmp_path / "p.st", tmp_path / "g.st", *DIGITS, "--client", 0,
+        "--epochs", 1, "--batch-size", 64, "-o", tmp_path / "u.st",
+    )  # fmt: skip
+    command = [sys.executable, *TWO[:4], script, *train]
+    done = subprocess.run(
+        [*map(str, command)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert "gloo" not in (tmp_path / f"threads-{rank}").read_text()
+
+
 @pytest.mark.slow
 def test_without_batchnorm_in_the_encoder_only_the_last_bit_differs(together, tmp_path):
     net = ("--encoder", "torchvision:squeezenet1_1", "--image-size", 32)

@@ -51,7 +51,8 @@ class Container:
 
     `digests`: the sha256 of every piece of the body, if `verified_pieces` was told to
     remember them; a later pass compares bytes with the digests. `aliases`: further
-    names of tensors, for files that are read in parallel.
+    names of tensors, for files that are read in parallel. `by`: the hash that readers
+    compare with the bytes, `check` or, if others name or sign the file, `content`.
     """
 
     def __init__(self, path: Path):
@@ -66,6 +67,7 @@ class Container:
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
         self.aliases: dict[str, str] = {}
+        self.by = "check"
 
     @property
     def content(self) -> str:
@@ -118,8 +120,8 @@ class Container:
         _fill(self.path, buffer, self.body_start + start, handle)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, after the checksum has been compared; the file is opened once."""
-        return self.verified_tensors("check")
+        """All tensors, after the hash has been compared; the file is opened once."""
+        return self.verified_tensors(self.by)
 
     def verified_tensors(self, by: str | None, remember: bool = False) -> Tensors:
         """Read the tensors and compare `content` or `check` of the bytes read.
@@ -230,12 +232,16 @@ class Container:
             )
 
 
-def open_kind(path: Path, kind: str) -> Container:
+# A file to read: by path, or opened by a check of signatures.
+Readable = Path | Container
+
+
+def open_kind(file: Readable, kind: str) -> Container:
     """Open a file of a given kind."""
-    container = Container(path)
+    container = file if isinstance(file, Container) else Container(file)
     if container.header.kind != kind:
         found, expected = with_article(container.header.kind), with_article(kind)
-        raise InputError(f"{path}: is {found} file; expected {expected} file")
+        raise InputError(f"{container.path}: is {found} file; expected {expected} file")
     return container
 
 

@@ -22,15 +22,16 @@ from matplotlib.ticker import MaxNLocator
 from furlkit import console
 from furlkit.errors import UsageError
 from furlkit.files.container.atomic import replacing
+from furlkit.files.replaceable import mark_of
 from furlkit.reports.figures import Frame
 from furlkit.reports.figures.fonts import fit_fonts
 from furlkit.reports.text import plain, shorten
 
-# Removed from files, by format: differs between versions and days.
-METADATA: dict[str, dict[str, None]] = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "svg": {"Date": None, "Creator": None},
+# By format: the entry for the command, and entries that differ between versions and days.
+METADATA: dict[str, tuple[str, dict[str, None]]] = {
+    "png": ("Software", {}),
+    "pdf": ("Creator", {"CreationDate": None, "Producer": None}),
+    "svg": ("Creator", {"Date": None}),
 }
 # Okabe and Ito's colours, safe for colour-blind readers; their yellow is too pale.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -63,8 +64,13 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
-    """Write a complete figure or no file, in the format of the suffix."""
+def save(
+    figure: Figure, output: Path, dpi: int = DPI, *, command: str = "plot"
+) -> None:
+    """Write a complete figure or no file, in the format of the suffix.
+
+    The file names the command, which may replace the file later.
+    """
     kind = output.suffix.lower().lstrip(".")
     width, height = (round(dpi * side) for side in figure.get_size_inches())
     if kind == "png" and (max(width, height) >= 2**16 or width * height > MOST_PIXELS):
@@ -78,7 +84,9 @@ def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
                 f"{output}: no installed {font} has {shorten(lost, 40)}; such characters "
                 "are escaped, install a font with them"
             )
-        figure.savefig(stream, format=kind, metadata=METADATA[kind], dpi=dpi)
+        entry, removed = METADATA[kind]
+        metadata = {entry: mark_of(command), **removed}
+        figure.savefig(stream, format=kind, metadata=metadata, dpi=dpi)
         if any("collapsed to zero" in str(each.message) for each in odd):
             console.warn(f"{output}: the text leaves no room; give a larger --size")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import console
+from furlkit.catalogue import COMMANDS, methods_used
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.container.header import Header
@@ -36,6 +37,8 @@ Metrics = tuple[Path, dict[str, Any]]
 MEASURES = ("alignment", "uniformity", "effective_rank", "mean_cka", "angles.mean")
 # First columns of the CSV tables of compare.
 COMPARED = (["value", "label"], ["claim", "higher"])
+# Families that make a command a separate stage in the text about methods.
+CHOICES = ("scheme", "objective", "rule", "teacher", "kind")
 MOST_RESULTS = 50  # Tables of compare.
 
 
@@ -114,6 +117,14 @@ class Outgoing(NamedTuple):
     kind: str
     example: str
     texts: tuple[tuple[str, str], ...]
+
+
+class Stage(NamedTuple):
+    """A command of a run: recorded options, and methods as pairs of family and name."""
+
+    command: str
+    options: dict[str, Any]
+    methods: tuple[tuple[str, str], ...]
 
 
 class Result(NamedTuple):
@@ -320,18 +331,28 @@ def _hashes(files: Iterable[File], folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _methods(files: Sequence[File], metrics: Iterable[Metrics]) -> dict[str, Any]:
-    """Options of the last file of each stage, the architecture and the protocols."""
-    stages: dict[str, dict[str, Any]] = {}
+    """Methods and options of each stage, the architecture and the protocols.
+
+    A stage with another objective, rule or teacher is another stage. The options are of
+    the last file, the methods of every file: round 1 has no dictionary yet.
+    """
+    stages: dict[tuple[str, ...], Stage] = {}
     architecture: dict[str, Any] = {}
     for file in files:
-        place = file.stage
-        if file.stage == "local-train":
-            place += f" {objective_of(file)}"
-        stages[place] = file.options
+        roles = [*file.inputs, *(k for k, v in file.facts.items() if v is not None)]
+        used = [(f, m.name) for f, m in methods_used(file.stage, file.options, roles)]
+        if file.stage not in COMMANDS:
+            continue
+        place = (file.stage, *(name for family, name in used if family in CHOICES))
+        before = stages[place].methods if place in stages else ()
+        methods = tuple(dict.fromkeys((*before, *used)))
+        stages[place] = Stage(file.stage, file.options, methods)
         known = file.facts.get("architecture")
         architecture = known if isinstance(known, dict) else architecture
     protocols = sorted({str(found.get("protocol")) for _, found in metrics})
-    return {"stages": stages, "architecture": architecture, "protocols": protocols}
+    order = [*COMMANDS]
+    found = sorted(stages.values(), key=lambda stage: order.index(stage.command))
+    return {"stages": found, "architecture": architecture, "protocols": protocols}
 
 
 # --- documents ------------------------------------------------------------------------

@@ -36,7 +36,12 @@ from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.members import Members, read_members, read_weights
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.records import check_record
-from furlkit.inputs.uploads import UploadOptions, check_enough, provenance_of
+from furlkit.inputs.uploads import (
+    UploadOptions,
+    check_added,
+    check_enough,
+    provenance_of,
+)
 from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
@@ -64,7 +69,6 @@ from furlkit.weights import (
     is_batchnorm_statistic,
     online_name,
     part_of,
-    parts_of,
     within,
 )
 
@@ -180,7 +184,7 @@ def _open_client(rule: catalogue.Rule, path: Path) -> Client:
     except InputError:
         _check_kind(rule, path)
         raise
-    _check_added(rule, client)
+    check_added(client.path, (entry.name for entry in client.opened.entries), rule)
     return client
 
 
@@ -517,18 +521,6 @@ def _check_finite(options: UploadOptions, broken: list[str]) -> None:
             f"{options.output}: --rule {options.rule} gives values of {broken[0]} that "
             "are not finite"
         )
-
-
-def _check_added(rule: catalogue.Rule, client: Client) -> None:
-    """Refuse changes that another rule adds to the parent: they are no weights."""
-    parts = parts_of(entry.name for entry in client.opened.entries)
-    for other in catalogue.rules().values():
-        changes = [part for part in parts if within(part, other.adds)]
-        if changes and not within(changes[0], rule.adds):
-            raise UsageError(
-                f"--rule {rule.name}: {client.path} has the part {changes[0]}, which only "
-                f"--rule {other.name} combines"
-            )
 
 
 def _open_parent(

@@ -11,13 +11,14 @@ from furlkit import console
 from furlkit.aggregators.masked_sum import sum_of
 from furlkit.catalogue import load, rules
 from furlkit.errors import InputError, TooEarlyError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.clients import client_order
 from furlkit.files.container.header import canonical
 from furlkit.files.container.layout import Entry, place
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.masked import WEIGHT, ZEROS, model_entries, open_masked
+from furlkit.inputs.bodies import check_statistic
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.existing import existing_result
 from furlkit.inputs.inbox import Kind, open_uploads
@@ -26,13 +27,19 @@ from furlkit.inputs.uploads import (
     ROUND,
     Sent,
     UploadOptions,
+    check_added,
     check_same,
     check_same_facts,
     provenance_of,
 )
 from furlkit.stages.aggregate.privacy import check_release
+from furlkit.weights import is_batchnorm_statistic
 
 AGAIN = "all sites must mask with the same keys and --weights: furlkit mask upload"
+VOID = (
+    "the training of a site failed, or a site cheats: the masks hide which site; the "
+    "round is void"
+)
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -145,9 +152,13 @@ def _tensors(
     def pieces(entry: Entry) -> Iterator[np.ndarray]:
         how = (len(sites), weight, masked.bits, entry.dtype)
         try:
-            yield from files.combine(
+            for piece in files.combine(
                 first.entry(entry.name), lambda column: function(column, *how)
-            )
+            ):
+                check_finite(options.output, entry.name, piece)
+                if is_batchnorm_statistic(entry.name):
+                    check_statistic(options.output, entry.name, piece, VOID)
+                yield piece
         except OverflowError as error:
             raise InputError(_uncancelled(sites)) from error
         if entry.name == entries[-1].name:
@@ -158,6 +169,7 @@ def _tensors(
 
 def _open(path: Path) -> Sent:
     opened, facts = open_masked(path)
+    check_added(path, facts.types, rules()["masked-sum"])
     return Sent(opened.path, opened.content, opened, facts)
 
 

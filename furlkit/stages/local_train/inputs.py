@@ -70,6 +70,7 @@ def open_inputs(start: Start) -> Inputs:
         tell=options.tell,
         device=device,
         channels_last=options.execution.channels_last,
+        received=start.received,
     )
     kept = {k for exchange in active for k in exchange.kept_tensors(setup)}
     unsent = {k for exchange in active for k in exchange.unsent_tensors(setup)}

@@ -10,10 +10,13 @@ from furlkit.errors import InputError
 from furlkit.exchanges.draws import check_draws, withheld_with_draws
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
+from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile, progress_of
-from furlkit.files.signatures import check_received
+from furlkit.files.published import has_record
+from furlkit.files.replaceable import check_same_output
+from furlkit.files.signatures import CLIENT, SERVER, check_received
 from furlkit.inputs import matching
 from furlkit.inputs.declared import contents_of
 from furlkit.inputs.existing import Output, already, earlier_result, unchanged
@@ -33,7 +36,10 @@ Result = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Start:
-    """Files common to the clients, and the plan of this round."""
+    """Files common to the clients, and the plan of this round.
+
+    `received`: GLOBAL, and files that --signers has checked, by path.
+    """
 
     options: LocalTrainOptions
     partition: Partition | None
@@ -42,6 +48,7 @@ class Start:
     images: ImageSet
     round: int
     plan: Plan
+    received: dict[Path, Container]
 
     def work(self, provenance: Provenance) -> Provenance:
         """Provenance of files that stay at the client; of a site, with the images."""
@@ -54,10 +61,11 @@ def open_start(options: LocalTrainOptions) -> Start:
     for client in options.clients:
         if is_site(client, options.partition):
             check_places(_sent_files(options, client))
-    if options.signers:
-        check_received(options.signers, _signed_files(options))
+    received = _received_files(options)
+    # Uploads and masks name the model by its content hash.
+    received[options.model].by = "content"
     partition = read_partition(options.partition) if options.partition else None
-    model = read_checkpoint(options.model)
+    model = read_checkpoint(received[options.model])
     own = options.clients[0] if options.update.starts_from_own else None
     matching.check_start(model, partition, own)
     if options.update.continues:
@@ -75,7 +83,9 @@ def open_start(options: LocalTrainOptions) -> Start:
     round_ = model.facts.round + (not options.update.continues)
     plan = options.plan.of_round(round_)
     _warn(options, partition, images)
-    return Start(options, partition, model, architecture, images, round_, plan)
+    return Start(
+        options, partition, model, architecture, images, round_, plan, received
+    )
 
 
 def _warn(
@@ -95,17 +105,34 @@ def _warn(
         )
 
 
-def _signed_files(options: LocalTrainOptions) -> list[Path]:
-    """Received files; GLOBAL may be the client's model, which nobody signs."""
-    own = str(options.model) if options.update.starts_from_own else None
-    paths = {e.path: None for e in options.files if e.is_received and e.path != own}
-    return [fill(path, client) for path in paths for client in options.clients]
+def _received_files(options: LocalTrainOptions) -> dict[Path, Container]:
+    """Open GLOBAL, and check received files by --signers.
+
+    GLOBAL may be the client's model, made here. Without a record beside the model, the
+    client must have signed the model: a courier could have sent it.
+    """
+    model = Container(options.model)
+    if not options.signers:
+        return {options.model: model}
+    files = [
+        (fill(each.path, client), each.file.signer)
+        for each in options.files
+        for client in options.clients
+        if each.is_received and each.path != str(options.model)
+    ]
+    own = options.update.starts_from_own and model.header.facts.get("role") == "client"
+    if not own:
+        files.append((options.model, SERVER))
+    elif options.partition is None and not has_record(model):
+        files.append((options.model, CLIENT))
+    return {options.model: model, **check_received(options.signers, files)}
 
 
 def provenance_of(start: Start, client: ClientId, known: dict[Path, str]) -> Provenance:
     """Provenance of a client's files; `known` are content hashes of opened files."""
     options, partition = start.options, start.partition
-    known = {start.model.path: start.model.content, **known}
+    received = {path: file.content for path, file in start.received.items()}
+    known = {**received, start.model.path: start.model.content, **known}
     if partition:
         known[partition.path] = partition.content
     resolved = {**options.resolved, **encoder_plugin(start.model)}
@@ -151,10 +178,14 @@ def existing_result(
     written = {each.file.role or each.flag: each for each in options.written}
     paths = [path, *(fill(each.path, client) for each in written.values())]
     check_draws(options.values, client, drawn_files(start, client))
-    if options.force or not all(each.exists() for each in paths):
+    if options.force:
+        return None
+    kinds = ["checkpoint", *(each.file.kind for each in written.values())]
+    for file, kind in zip(paths, kinds, strict=True):
+        check_same_output(file, "-o", kind, {**whose, "round": start.round})
+    if not all(each.exists() for each in paths):
         return None
     how = provenance or provenance_of(start, client, {})
-    kinds = ["checkpoint", *(each.file.kind for each in written.values())]
     outputs = [Output(p, k, how, whose) for p, k in zip(paths, kinds, strict=True)]
     existing = unchanged(options, *outputs)
     if not existing or not (start.partition or is_of_images(path, start.images)):

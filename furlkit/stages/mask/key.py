@@ -1,5 +1,6 @@
 """mask key: a pair of keys for a site and a run."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from furlkit.files.keys import (
     read_key,
     write_key,
 )
+from furlkit.files.lock import holding
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
+from furlkit.stages.mask.used import start_list, used_of
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,21 @@ class KeyOptions:
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write a secret key and a public key; an existing secret key is kept."""
     options = fill(KeyOptions, values)
+    used = used_of(options.secret_out)
     check_output(options.secret_out, [options.model, options.output], "--secret-out")
-    check_output(options.output, [options.model])
+    check_output(options.output, [options.model, used])
     facts = _facts(options)
     line = f"{options.output}: public key of client {facts.client} for run {facts.run}"
     data: dict[str, Any] = {"client": facts.client, "run": facts.run}
-    existing = _existing(options, facts)
-    _check_public(options, existing)
-    if not options.dry_run:
+    with nullcontext() if options.dry_run else holding(used):
+        existing = _existing(options, facts)
+        _check_public(options, existing)
+        if options.dry_run:
+            return line, data
         secret = existing or new_secret()
-        if existing is None:  # Before the public key.
+        if existing is None:
+            # After a crash in between, the list is of another key, which is refused.
+            start_list(options.secret_out, secret, facts)
             write_key(options.secret_out, SECRET, secret, facts)
         data["key"] = public_of(secret).hex()
         data["content"] = write_key(options.output, PUBLIC, public_of(secret), facts)

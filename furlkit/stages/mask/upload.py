@@ -1,6 +1,7 @@
 """mask upload: hide the numbers of an upload by masks that cancel in the sum."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.aggregators.masked_sum import BITS, FEWEST, MOST, add_mask, fixed_point
+from furlkit.catalogue import rules
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
@@ -19,17 +21,22 @@ from furlkit.files.keys import (
     SECRET,
     Key,
     mask_words,
+    point_of,
     public_of,
     read_key,
     roster_of,
 )
+from furlkit.files.lock import holding
 from furlkit.files.masked import WEIGHT, ZERO_WORDS, ZEROS, MaskedFacts, write_masked
-from furlkit.files.signatures import check_received
+from furlkit.files.signatures import CLIENT, check_received
+from furlkit.inputs.bodies import check_statistic
 from furlkit.inputs.declared import by_role
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.publishing import is_site
 from furlkit.inputs.settings import fill
-from furlkit.stages.mask.used import check_unused, note_use, used_of
+from furlkit.inputs.uploads import check_added
+from furlkit.stages.mask.used import Use, check_unused, note_use, used_of
+from furlkit.weights import is_batchnorm_statistic
 
 COMMAND = "mask upload"
 
@@ -42,6 +49,7 @@ class MaskOptions:
     keys: tuple[Path, ...]
     secret: Path
     weights: str
+    new_roster: bool
     signers: Path | None
     output: Path
     dry_run: bool
@@ -50,27 +58,30 @@ class MaskOptions:
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check upload and keys, and write the masked upload."""
     options = fill(MaskOptions, values)
-    read = [options.upload, *options.keys, options.secret, used_of(options.secret)]
-    check_output(options.output, read)
+    used = used_of(options.secret)
+    check_output(options.output, [options.upload, *options.keys, options.secret, used])
     secret, upload = read_key(options.secret, SECRET), _read_upload(options.upload)
     keys = _read_keys(options)
     _check_owner(secret, upload, keys)
     w, facts = _weight(options, upload), _facts(options, upload, keys)
     tensors = {**upload.tensors, WEIGHT: np.ones(1), ZEROS: np.zeros(ZERO_WORDS)}
     numbers = {k: _fixed(upload, k, x, w, facts.bits) for k, x in tensors.items()}
-    use = {"round": facts.round, "parent": facts.parent}
-    sent = {"upload": upload.content, "weights": facts.weights, "roster": facts.roster}
-    check_unused(options.secret, use, sent)
+    about = (upload.content, facts.roster, facts.weights)
+    use = Use(facts.round, facts.parent, *about)
     line = (
         f"{options.output}: masked model of client {facts.client} in round {facts.round} "
         f"for the sum of {len(keys)} sites with keys {facts.roster[:16]}"
     )
     data: dict[str, Any] = {"client": facts.client, "roster": facts.roster}
-    if not options.dry_run:
-        # Before the upload: after a crash, the masks count as used.
-        note_use(options.secret, use, sent)
+    # Of two commands at once, the second reads the list that the first has written.
+    with nullcontext() if options.dry_run else holding(used):
+        check_unused(secret, use, options.new_roster)
+        if options.dry_run:
+            return line, data
         how = Provenance(COMMAND, {"weights": options.weights}, inputs=_inputs(keys))
-        masked = _masked(numbers, secret, keys, facts)
+        masked = _masked(numbers, secret, keys, facts)  # Refuses broken keys.
+        # Before the upload: after a crash, the masks count as used.
+        note_use(secret, use)
         data["content"] = write_masked(options.output, masked, facts, how)
     return line, data
 
@@ -87,7 +98,23 @@ def _read_upload(path: Path) -> Checkpoint:
             f"{path}: is a checkpoint of role {upload.facts.role}, expected an upload of "
             "local-train with a parent"
         )
+    _check_summable(upload)
     return upload
+
+
+def _check_summable(upload: Checkpoint) -> None:
+    """Refuse an upload that aggregate --rule masked-sum cannot add."""
+    path, layers = upload.path, upload.header.options.get("train-layers")
+    if layers:
+        raise InputError(
+            f"{path}: has the layers {layers} of the encoder alone (local-train "
+            "--train-layers), and a masked sum needs whole models; train without "
+            "--train-layers, or send the upload without a mask"
+        )
+    check_added(path, upload.tensors, rules()["masked-sum"])
+    for name, values in upload.tensors.items():
+        if is_batchnorm_statistic(name):
+            check_statistic(path, name, values)
 
 
 def _read_keys(options: MaskOptions) -> dict[ClientId, Key]:
@@ -97,13 +124,15 @@ def _read_keys(options: MaskOptions) -> dict[ClientId, Key]:
             f"KEY: {len(options.keys)} keys are given, expected {FEWEST} to {MOST}: the "
             "public key of every site, also of this site"
         )
+    received = {}
     if options.signers:
-        check_received(options.signers, options.keys)
+        received = check_received(options.signers, [(p, CLIENT) for p in options.keys])
     keys: dict[ClientId, Key] = {}
     for path in options.keys:
-        key = read_key(path, PUBLIC)
+        key = read_key(received.get(path, path), PUBLIC)
         for other in keys.values():
-            if key.facts.client == other.facts.client or key.key == other.key:
+            same_key = point_of(key.key) == point_of(other.key)
+            if key.facts.client == other.facts.client or same_key:
                 raise InputError(
                     f"{path}: has the client or the key of {other.path}; give one key of "
                     "each site"

@@ -25,6 +25,7 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
     @wraps(read)
     def run(values: Mapping[str, Any]) -> Result:
         given = {key: v for key, v in values.items() if key not in READ_BEFORE}
+        name = read.__module__.rpartition(".")[2]
         output, dry_run = given.pop("output"), given.pop("dry_run")
         frame, dpi = Frame(given.pop("title"), given.pop("size")), given.pop("dpi")
         check_format(output)
@@ -36,13 +37,12 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
             files = given.pop("files")
             given["series"] = ((("", files),) if files else ()) + given["series"]
             if not given["series"]:
-                name = read.__module__.rpartition(".")[2]
                 raise UsageError(
                     f"plot {name}: give metrics files, or --series LABEL=FILE,..."
                 )
         draw, text, data = read(frame=frame, **given)
         if not dry_run:
-            figure("style:save")(draw(), output, dpi)
+            figure("style:save")(draw(), output, dpi, command=f"plot {name}")
         would = "would draw " if dry_run else ""
         return f"{would}{output}: {text}", {"output": str(output), **data}
 

@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import AUDITS
+from furlkit.catalogue import AUDITS, COMMANDS, kinds_of
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.header import Header, check_types
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import Container, ForeignError
+from furlkit.files.contents import content_of
 from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import first_line
 from furlkit.files.published import DATASET, completed, records_by_content
@@ -19,6 +20,7 @@ from furlkit.files.published import KIND as RECORD
 from furlkit.files.secret import FINGERPRINT
 from furlkit.reports.text import lookup
 
+WEIGHTS = "weights"  # Kind of a file of another program.
 PLANNED = Path("plan", "recipe.json")  # A file in the folder of a planned run.
 MOST_FILES = 10_000  # Limit of the search in a folder that the user did not name.
 
@@ -94,6 +96,7 @@ def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
     Files below `into`, perhaps of an earlier replay, come last.
     """
     found: dict[str, Link] = {}
+    foreign: list[Path] = []
     written = os.path.realpath(into) + os.sep
     paths = sorted(
         _below(folders), key=lambda path: os.path.realpath(path).startswith(written)
@@ -101,14 +104,35 @@ def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
     for path in paths:
         try:
             header = Container(path).header
+        except ForeignError:
+            foreign.append(path)
+            continue
         except FurlkitError:
-            continue  # A file of another program, or a damaged file.
+            continue  # No safetensors file, or a damaged file.
         if header.kind != "progress":
             found.setdefault(header.content, Link(path, header))
+    found |= _weights_in(foreign, found)
     records = records_by_content(link.header for link in found.values())
     return {
         content: _completed(link, records.get(content))
         for content, link in found.items()
+    }
+
+
+def _weights_in(paths: Iterable[Path], found: dict[str, Link]) -> dict[str, Link]:
+    """Weights of other programs (init --from) among safetensors files, by content."""
+    headers = [link.header for link in found.values()]
+    wanted = {
+        str(content)
+        for header in headers
+        for role, content in header.inputs.items()
+        if header.stage in COMMANDS and WEIGHTS in kinds_of(header.stage, role)
+    } - found.keys()
+    hashed = ((content_of(str(path)), path) for path in paths if wanted)
+    return {
+        content: Link(path, Header(WEIGHTS, "", content=content))
+        for content, path in hashed
+        if content in wanted
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from furlkit.files.container.read import Container
 from furlkit.files.journal import DECISIVE, Journal
 from furlkit.files.metrics import read_metrics
+from furlkit.stages.replay.chain import header_of
 
 SAME = "same bytes"
 # The entries of a metrics file about the conditions of the measurement.
@@ -83,13 +84,29 @@ def _values(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _versions(old: Path, new: Path) -> str:
-    """Differences in versions and instruction set between the two journals."""
-    then, now = (Journal(path).machine() for path in (old, new))
-    if not then or not now:
-        return " (the versions and the machine of the first are not recorded)"
+    """Differences in versions, instruction set and code of plugins between two files."""
+    machines = [Journal(path).machine() for path in (old, new)]
+    then, now = map(_plugins, (old, new))
+    names = [*then, *now]
+    if all(machines):
+        then, now = machines[0] | then, machines[1] | now
+        names += DECISIVE
     changed = [
         f"{name} {then.get(name, 'none')}, now {now.get(name, 'none')}"
-        for name in DECISIVE
-        if name in then.keys() | now.keys() and then.get(name) != now.get(name)
+        for name in dict.fromkeys(names)
+        if then.get(name) != now.get(name)
     ]
+    if not all(machines):
+        changed.append("the versions and the machine of the first are not recorded")
     return f" ({'; '.join(changed)})" if changed else " (same versions and machine)"
+
+
+def _plugins(path: Path) -> dict[str, str]:
+    """Version and beginning of the hash of each plugin, by the option in the header."""
+    options = header_of(path).options.items()
+    found = {k: str(v).split() for k, v in options if k.startswith("plugin ")}
+    return {
+        k: f"{' '.join(words[:-1])} {words[-1]:.12}"
+        for k, words in found.items()
+        if words
+    }

@@ -4,6 +4,7 @@ Every command reads the original files, not the outputs of earlier commands: a d
 in a file does not spread to later files.
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.secret import DRAWN_BY, SECRET, fingerprint_of, read_secret
 from furlkit.inputs.secrets import check_fingerprint
 from furlkit.inputs.settings import fill
+from furlkit.runtime import end_with_parent
 from furlkit.stages.replay.chain import (
     Link,
     chain,
@@ -35,6 +37,17 @@ from furlkit.stages.replay.images import finder
 from furlkit.stages.replay.words import Find, path_word, reason_against, words_of
 
 Result = tuple[str, dict[str, Any]]
+# Largest values of a header that --run accepts: a foreign header can name any number.
+MOST = {
+    "epochs": 10_000,
+    "images": 10_000_000,
+    "iterations": 100_000,
+    "phases": 10_000,
+    "probes": 1_000,
+    "repeats": 1_000,
+    "rounds": 10_000,
+}
+NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
             into = Path(stack.enter_context(tempfile.TemporaryDirectory(".replay")))
         remakes = _remakes(options, into)
         if options.run:
+            remakes = [_bounded(remake) for remake in remakes]
             yield from _run_all(remakes)
         else:
             commands = [remake.words for remake in remakes if remake.words]
@@ -206,17 +220,42 @@ def _check_complete(remakes: list[Remake]) -> None:
 
 
 def _run_all(remakes: list[Remake]) -> Iterator[Result]:
-    differing = []
+    differing, failed = [], []
     for remake in remakes:
         verdict = _verdict(remake)
-        if verdict.startswith(("differs", "failed")):
+        if verdict.startswith("differs"):
             differing.append(remake.link.path)
+        if verdict.startswith("failed"):
+            failed.append(remake.link.path)
         yield f"{remake.link.path}: {verdict}", {**_told(remake), "verdict": verdict}
+    if failed:
+        raise FurlkitError(
+            f"{failed[0]}: the command failed, so the file was not compared; of "
+            f"{len(remakes)} files {len(failed)} failed and {len(differing)} differ"
+        )
     if differing:
         raise FurlkitError(
             f"{differing[0]}: differs from the replayed file; of {len(remakes)} files "
             f"{len(differing)} differ"
         )
+
+
+def _bounded(remake: Remake) -> Remake:
+    """Refuse to run a command with a number that would take days."""
+    for flag, value in [] if remake.open else pairwise(remake.words):
+        most = MOST.get(flag.removeprefix("--")) if flag.startswith("--") else None
+        if most is not None and _largest(value) > most:
+            why = (
+                f"the header has {flag} {value}, and --run accepts up to {most:,}; run "
+                "the command of replay without --run yourself if the number is right"
+            )
+            return replace(remake, open=why)
+    return remake
+
+
+def _largest(value: str) -> float:
+    """Largest number in a value like 100 or pretext:50,cluster:50."""
+    return max(map(float, NUMBER.findall(value)), default=0)
 
 
 def _verdict(remake: Remake) -> str:
@@ -225,7 +264,12 @@ def _verdict(remake: Remake) -> str:
     console.info(shlex.join(["furlkit", *remake.words]))
     remake.output.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "furlkit", *remake.words, "--force", "--quiet"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        preexec_fn=end_with_parent(),
+    )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return f"failed with exit code {done.returncode}: {''.join(said)}"

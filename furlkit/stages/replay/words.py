@@ -26,7 +26,7 @@ from furlkit.files.published import KIND as RECORD
 from furlkit.files.published import lacks_record
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.reports.text import lookup
-from furlkit.stages.replay.chain import Link
+from furlkit.stages.replay.chain import WEIGHTS, Link
 
 Find = Callable[[Any], list[str] | None]
 Words = list[str]
@@ -37,6 +37,8 @@ RESOLVED = ("device", "isa", "deterministic")  # Recorded as the machine resolve
 def reason_against(link: Link) -> str:
     """Reason why no command can be built from the header; empty if possible."""
     header = link.header
+    if header.kind == WEIGHTS:
+        return "the file is of another program and is read as it is"
     if not _is_recorded(header.stage):
         return f"{header.stage or 'the stage'} does not record the inputs"
     if header.options.get(DRAWN_BY) == SYSTEM:
@@ -294,8 +296,8 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             found[f"--{option.name}"] = kind.kinds
         elif kind.direction == "kept" and kind.per_client:
             kept[f"--{option.name}"] = kind.kinds
-    # Shared files may need a private file, which no header of an upload names.
-    return {**found, **kept} if len(found) > 1 else found
+    # Options may need a private file, which no header of an upload names.
+    return {**kept, **found}
 
 
 def _is_written(header: Header, option: Option, options: Collection[Option]) -> bool:

@@ -45,8 +45,9 @@ def test_killed_at_several_moments_it_ends_with_the_same_bytes(
     output = tmp_path / "long.json"
     words = long_command(divided_digits, output, 0)
     for step in (1, 14, 30, 47):
-        process = start(words)
-        while process.is_alive() and step_of(output) < step:
+        process = start(words, hold=(output, step + 15))
+        while step_of(output) < step:
+            assert process.is_alive()
             time.sleep(0.002)
         os.kill(process.pid, signal.SIGKILL)
         process.join(60)
@@ -65,8 +66,9 @@ def test_sigterm_saves_and_the_next_start_goes_on(
 ):
     output = tmp_path / "long.json"
     words = long_command(divided_digits, output, 1000)
-    process = start(words)
-    while process.is_alive() and len(epochs(output)) < 3:
+    process = start(words, hold=(output, 3 * 6))
+    while len(epochs(output)) < 3:
+        assert process.is_alive()
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGTERM)
     process.join(60)

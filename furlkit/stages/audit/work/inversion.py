@@ -165,4 +165,5 @@ def _draw_sheet(path: Path, x: np.ndarray, x_hat: np.ndarray) -> None:
             shown = shown[..., :1]
         rows.append(ImageRow(0, name, "", shown, [False] * len(shown)))
     title = f"Rows of {len(x):,} images, decoded by an attacker"
-    figure("style:save")(figure("mosaic:draw_mosaic")(rows, Frame(title), ""), path)
+    drawing = figure("mosaic:draw_mosaic")(rows, Frame(title), "")
+    figure("style:save")(drawing, path, command="audit inversion")
