@@ -57,7 +57,8 @@ def _warn_of_forgotten_file(inputs: Inputs, number: ClientId) -> None:
     Recipes have a folder for each round, with equal names of files.
     """
     options, round_ = inputs.options, inputs.setup.round
-    if options.private or not options.private_out or round_ < 2:
+    # A model that trains on has read the private file before.
+    if options.private or not options.private_out or options.update.continues:
         return
     output = fill(options.private_out, number).absolute()
     earlier: list[tuple[int, Path]] = []
@@ -65,7 +66,7 @@ def _warn_of_forgotten_file(inputs: Inputs, number: ClientId) -> None:
         with suppress(FurlkitError):
             opened, facts = open_facts(path, "private", PrivateFacts)
             same_run = opened.header.seed == options.seed
-            if same_run and facts.client == number and facts.round < round_:
+            if same_run and facts.client == number and 0 < facts.round < round_:
                 earlier.append((facts.round, path))
     if earlier:
         last, path = max(earlier)
