@@ -298,6 +298,7 @@ def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:
     """Import a stage, call the stage, and print the results."""
+    runtime.limit_numpy(values.get("threads") or 1)
     tell(resolve_name(stage)(values))
 
 
