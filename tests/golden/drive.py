@@ -20,8 +20,10 @@ from sklearn.datasets import load_digits
 VARYING = (
     (r"[\d,.]+ images/s", "N images/s"),
     (r"[\d.]+ CPU seconds", "N CPU seconds"),
-    (r'"cpu_seconds": [\d.e-]+', '"cpu_seconds": N'),
-    (r"/tmp/\S+\.txt", "TRACEBACK"),
+    (r'"(\w*_seconds|input_share|samples_per_second)": [\d.e-]+', r'"\1": N'),
+    (r"/tmp/\w+\.replay", "REPLAY"),
+    (r"disk: [\d,]+ bytes", "disk: N bytes"),
+    (r"[\d.]+ kB", "N kB"),
 )
 RECIPE = """
 [settings]
@@ -90,11 +92,20 @@ def main(lines: Path) -> None:
             log.write(f"$ {line}\n[{code}]{odd}\n{text}\n")
             log.flush()
     files = sorted(path for path in Path().rglob("*") if path.is_file())
-    # Journals, receipts and caches have times.
-    varying = ("log.jsonl", "log.txt", "sums.txt", "made.jsonl", "points.csv")
+    # Journals, receipts, caches and pages have times.
+    varying = (
+        "log.jsonl",
+        "made.jsonl",
+        "contents.json",
+        ".html",
+        "log.txt",
+        "sums.txt",
+    )
     with open("sums.txt", "w") as sums:
         for path in files:
-            if path.parts[0] != ".cache" and not path.name.endswith(varying):
+            if path.parts[0] not in (".cache", "tables", "points") and not (
+                path.name.endswith(varying)
+            ):
                 sums.write(f"{sum_of(path)}  {path}\n")
 
 

@@ -11,6 +11,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import Container
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
@@ -452,6 +453,16 @@ def test_verify_finds_a_flipped_bit_that_a_look_does_not(tmp_path):
     path.write_bytes(content)
     assert explain(path)[1]["verified"] is False
     with pytest.raises(InputError, match="do not match the content hash"):
+        explain(path, verify=True)
+
+
+def test_verify_finds_a_flipped_bit_in_the_checksum(tmp_path):
+    path = checkpoint(tmp_path / "c")
+    content = path.read_bytes()
+    digits = Container(path).header.check.encode()
+    other = (b"1" if digits[:1] == b"0" else b"0") + digits[1:]
+    path.write_bytes(content.replace(digits, other))
+    with pytest.raises(InputError, match="checksum"):
         explain(path, verify=True)
 
 

@@ -165,6 +165,7 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
         "std": model.facts.std,
         "round": model.facts.round,
         **({"reading": model.facts.reading} if model.facts.reading else {}),
+        **({"privacy": model.facts.privacy} if model.facts.privacy else {}),
     }
 
 
