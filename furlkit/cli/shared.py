@@ -423,8 +423,25 @@ class Commands(click.Group):
             raise click.UsageError(f"No such command {name!r}{hint}", context)
         return super().resolve_command(context, words)
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Read the words up to the name of a command, with a hint for other words."""
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            if not self._path:
+                raise
+            names = ", ".join(self.list_commands())
+            raise click.UsageError(
+                f"No such option {error.option_name}; furlkit {self._path.strip()} needs "
+                f"a command before the options: {names}",
+                context,
+            ) from error
+
     def hint(self, name: str) -> str:
         """Suggest a command of this group, or of another group, for an unknown name."""
+        if self._path and Path(name).exists():
+            first = self.list_commands()[0]
+            return f"; a command comes first: furlkit {self._path}{first} {name}"
         below = [each for each in catalogue.COMMANDS if each.endswith(f" {name}")]
         if below:
             return f"; did you mean {below[0]}?"

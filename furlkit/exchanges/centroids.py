@@ -13,7 +13,7 @@ import torch
 from furlkit import console
 from furlkit.aggregators.centroids import centroids
 from furlkit.errors import InputError
-from furlkit.exchanges.dictionary import open_dictionary
+from furlkit.exchanges.dictionary import open_dictionary, warn_of_age
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
@@ -46,6 +46,7 @@ class Centroids(Exchange):
             self._received = open_dictionary(
                 setup.readable(self._path), width, setup.model
             )
+            warn_of_age(self._received, setup)
             if self._received.facts.part != "centroids":
                 raise InputError(
                     f"{self._path}: has rows of {self._received.facts.part}; create "

@@ -99,6 +99,8 @@ class Dictionary(Exchange):
                 path: open_dictionary(setup.readable(path), *about)
                 for path in {*paths.values()}
             }
+            for dictionary in read.values():
+                warn_of_age(dictionary, setup)
             for client, path in paths.items():
                 check_made_for(read[path], client)
                 self._dictionaries[client] = read[path]
@@ -127,6 +129,13 @@ class Dictionary(Exchange):
             raise InputError(
                 f"client {client.number} has {images} images; --share-rows "
                 f"{sharing.share_rows} mixes {MIXED}; use --share-rows plain"
+            )
+        shared = {ROWS, SHARED} & client.memory.keys()
+        if client.private and shared and not sharing.dictionary:
+            console.warn(
+                f"{client.private.path}: client {client.number} has shared rows in round "
+                f"{client.private.facts.round}, and this round receives none; give "
+                "--dictionary, the rows of all clients"
             )
         hidden = sharing.features_out and "examples" not in self._setup.tell
         if hidden and images <= self._shared:
@@ -308,6 +317,16 @@ def open_dictionary(file: Readable, width: int, model: Checkpoint) -> Features:
                 "number; re-create the file with aggregate --rule dictionary"
             )
     return found
+
+
+def warn_of_age(dictionary: Features, setup: Setup) -> None:
+    """Warn about rows of earlier models than the received model."""
+    made, now = dictionary.facts.round, setup.round - 1
+    if made is not None and made < now:
+        console.warn(
+            f"{dictionary.path}: is of round {made}, and clients start from the model of "
+            f"round {now}, {setup.model.path}; use the dictionary of round {now}"
+        )
 
 
 def check_made_for(dictionary: Features, client: ClientId) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.container.header import canonical, check_version, parse_strict
+from furlkit.files.container.header import (
+    canonical,
+    check_version,
+    parse_strict,
+    with_article,
+)
+from furlkit.files.container.read import Container
 from furlkit.files.opening import LONGEST_JSON, read_bytes
 
 VERSION = 3
@@ -40,7 +46,19 @@ def read_json(path: Path, expected: str = "JSON") -> Any:
     try:
         return parse_strict(read_bytes(path, LONGEST_JSON))
     except (ValueError, RecursionError) as error:
+        if kind := _kind_of(path):
+            raise InputError(
+                f"{path}: is {with_article(kind)} file, expected {expected} (.json)"
+            ) from error
         raise InputError(f"{path}: is not {expected}: {error}") from error
+
+
+def _kind_of(path: Path) -> str | None:
+    """Kind of a file of furlkit with tensors; None for any other file."""
+    try:
+        return Container(path).header.kind
+    except InputError:
+        return None
 
 
 def as_metrics(path: Path, document: Any) -> dict[str, Any]:

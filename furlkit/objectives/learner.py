@@ -6,6 +6,7 @@ nn.Module with a trained `net`, and a state_dict that is sufficient to resume.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -115,6 +116,12 @@ class Stateless(nn.Module):
     def __init__(self, net: nn.Module, step: Callable[..., Forward]):
         super().__init__()
         self.net, self._step = net, step
+
+    @property
+    def function(self) -> Callable[..., Forward]:
+        """The step function, without the options."""
+        step = self._step
+        return step.func if isinstance(step, partial) else step
 
     def step(self, batch: Any) -> Forward:
         """Return the losses of one batch."""

@@ -279,6 +279,16 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
     return max(examples // batch_size, 1)
 
 
+def _wrong_result(learner: Any, result: Any) -> FurlkitError:
+    """Error about the objective of another package."""
+    step = getattr(learner, "function", learner.step)
+    return FurlkitError(
+        f"{step.__module__}:{step.__qualname__} returned a {type(result).__name__}; "
+        "expected Forward(losses, views, h, z) of furlkit.objectives.learner, with the "
+        "losses by name"
+    )
+
+
 class Trainer:
     """A learner, its terms, its optimiser and mixed precision.
 
@@ -332,6 +342,8 @@ class Trainer:
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype) if mixed else nullcontext():
             forward = self.learner.step(batch)
+            if not isinstance(forward, Forward):
+                raise _wrong_result(self.learner, forward)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
         losses, passes = dict(forward.losses), {"": forward}
         for name, found in more.items():

@@ -11,6 +11,8 @@ MISTYPED = {
     "train": "did you mean local-train?",
     "evaluate liner": "did you mean linear?",
     "knn": "did you mean evaluate knn?",
+    "evaluate --data digits g": "neighbours, negatives",
+    "evaluate .": "a command comes first: furlkit evaluate linear .",
     "plot tnse": "did you mean tsne?",
     f"{TRAIN} --objectve simclr": "did you mean --objective?",
     f"{TRAIN} --objective simclrr": "did you mean simclr?",

@@ -91,3 +91,8 @@ def test_metrics_of_version_1_are_read(tmp_path):
 def test_missing_metrics(tmp_path):
     with pytest.raises(InputError, match="m.json: no such file"):
         read_metrics(tmp_path / "m.json")
+
+
+def test_a_file_with_tensors_is_named_by_its_kind(world):
+    with pytest.raises(InputError, match="is a checkpoint file, expected a metrics"):
+        read_metrics(world.model)

@@ -310,3 +310,36 @@ def test_files_that_are_no_uploads(fedca_files, refused, rule, given, message):
         fedca_files / "out",
     )
     refused(fedca_files, 65, (fedca_files / given, message), *words)
+
+
+# --- warnings about forgotten and old files; --strict makes them errors ------------------
+
+
+def test_a_dictionary_of_an_earlier_round(fedca_files, forge, no_training, run):
+    forge(fedca_files / "d", facts={"round": 0})
+    words = (fedca_files / "d", fedca_files / "g1", "round 0", "round 1")
+    no_training(65, words, "--strict", "--dictionary", "@d")
+    done = run(*train(fedca_files, "--dictionary", "@d"))
+    assert done.code == 0 and done.err.count("warning: ") == 1, done.err
+
+
+def test_a_forgotten_dictionary(fedca_files, no_training):
+    more = ("--strict", *SHARE, "--private", "@k0")
+    no_training(65, (fedca_files / "k0", "--dictionary"), *more)
+
+
+def test_a_forgotten_private_file(fedca_files, no_training, run):
+    for round_ in ("r1", "r2"):
+        (fedca_files / round_).mkdir()
+    shutil.copy(fedca_files / "k0", fedca_files / "r1" / "k")
+    more = ("--private-out", "@r2/k", "--dictionary", "@d")
+    words = (fedca_files / "r1" / "k", "round 1", "--private")
+    no_training(65, words, "--strict", *more)
+    shutil.copy(fedca_files / "k1", fedca_files / "r1" / "k")  # Of another client.
+    assert run(*train(fedca_files, *more, "--strict")).code == 0
+
+
+def test_rows_without_a_rule(fedca_files, refused):
+    rows = [fedca_files / f"f{client}" for client in range(3)]
+    words = ("aggregate", *rows, "-o", fedca_files / "out")
+    refused(fedca_files, 65, (rows[0], "features", "--rule dictionary"), *words)

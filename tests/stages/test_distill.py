@@ -140,6 +140,22 @@ def test_one_line_for_people_and_json_for_programs(three_models, run, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g", "g.log.jsonl"]
 
 
+def test_an_ensemble_older_than_the_student_is_a_warning(
+    three_models, run, forge, tmp_path
+):
+    start = tmp_path / "start"
+    shutil.copy(three_models / "start", start)
+    words = ("distill", three_models / "e", start, *DIGITS, *FAST, "--dry-run")
+    words += ("-o", tmp_path / "g")
+    forge(start, facts={"round": 3})  # The round of the ensemble.
+    assert run(*words).err == ""
+    forge(start, facts={"round": 4})
+    done = run(*words)
+    assert done.code == 0 and done.err.count("warning: ") == 1
+    assert f"{three_models / 'e'}: is of round 3" in done.err
+    assert f"{start} is a model of round 4" in done.err
+
+
 def test_a_dry_run_checks_and_writes_nothing(three_models, distill, tmp_path, capsys):
     code, path = distill("--dry-run")
     assert code == 0 and list(tmp_path.iterdir()) == []

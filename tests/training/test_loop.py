@@ -1,4 +1,5 @@
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,8 @@ from torch import nn
 from furlkit.data import batches
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
-from furlkit.objectives.learner import Forward
+from furlkit.errors import FurlkitError
+from furlkit.objectives.learner import Forward, Stateless
 from furlkit.training import loop
 from furlkit.training.loop import DivergedError, Job
 from furlkit.training.plan import Phase, Plan
@@ -82,6 +84,18 @@ def run(plan, net=None, keeper=None, images=None, loss=None, purpose=(0, "test")
 
 def epochs_of(steps):
     return [step.epoch for step in steps if step.epoch]
+
+
+def test_a_step_that_returns_no_forward_is_named():
+    def step(net, batch, *, scale):
+        return scale * net(batch.one_view()).sum()
+
+    learner = Stateless(module(), partial(step, scale=2))
+    job = Job("test", learner, tiny(), Plan(epochs=1, batch_size=4), (0, "test"), {})
+    with pytest.raises(FurlkitError) as refusal:
+        list(loop.train(job, Memory()))
+    message = str(refusal.value)
+    assert f"{__name__}:" in message and ".step returned a Tensor" in message
 
 
 def test_a_constant_rate_is_constant():

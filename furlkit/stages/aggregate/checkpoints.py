@@ -21,6 +21,7 @@ from furlkit.files.checkpoint import (
 )
 from furlkit.files.clients import ClientId
 from furlkit.files.container.atomic import EVERYBODY, OWNER
+from furlkit.files.container.header import with_article
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import ChangedFile, Container
@@ -183,9 +184,24 @@ def _open(
 
 
 def _open_client(rule: catalogue.Rule, path: Path) -> Client:
-    client = open_client(path)
+    try:
+        client = open_client(path)
+    except InputError:
+        _check_kind(rule, path)
+        raise
     check_added(client.path, (entry.name for entry in client.opened.entries), rule)
     return client
+
+
+def _check_kind(rule: catalogue.Rule, path: Path) -> None:
+    """Refuse a file that only other rules read."""
+    kind = Container(path).header.kind
+    others = [r.name for r in catalogue.rules().values() if kind in r.reads.split("|")]
+    if others and kind != "checkpoint":
+        raise InputError(
+            f"{path}: is {with_article(kind)} file, --rule {rule.name} expects a "
+            f"checkpoint file; give --rule {' or '.join(others)}"
+        )
 
 
 def _names_of_earlier_uploads(values: dict[str, Any]) -> frozenset[str]:

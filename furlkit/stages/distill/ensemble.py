@@ -7,7 +7,13 @@ from furlkit.inputs.declared import by_role
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import width_of
-from furlkit.stages.distill.lesson import DistillOptions, Lesson, global_facts, later
+from furlkit.stages.distill.lesson import (
+    DistillOptions,
+    Lesson,
+    global_facts,
+    later,
+    warn_of_age,
+)
 
 
 def lesson(options: DistillOptions) -> Lesson:
@@ -19,6 +25,7 @@ def lesson(options: DistillOptions) -> Lesson:
     ensemble, model = read_ensemble(path), read_checkpoint(options.model)
     images, facts = open_images(options.data, model), ensemble.facts
     check_images(ensemble, images, "give the --data of embed")
+    warn_of_age(path, facts.round, model)
     _check_anchors(options, len(ensemble.index))
     layer = settings["layer"] or facts.layer
     tau_S = settings["temperature"] or facts.temperature

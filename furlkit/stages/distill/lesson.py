@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.catalogue import TEACHERS, load
 from furlkit.data.augmentation import Augmentation
 from furlkit.data.sets.datasets import ImageSet
@@ -98,6 +99,16 @@ def public_images(
     if len(index) < 2:
         raise InputError(f"{images.name}: part {part} has 1 image; expected more")
     return index, contents
+
+
+def warn_of_age(teacher: Path, round_: int | None, model: Checkpoint) -> None:
+    """Warn about a teacher of an earlier round than the student."""
+    if round_ is not None and round_ < model.facts.round:
+        console.warn(
+            f"{teacher}: is of round {round_}, and {model.path} is a model of round "
+            f"{model.facts.round}; the result is of round {round_}; distil onto the model "
+            "from which the teachers started"
+        )
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:

@@ -7,7 +7,13 @@ from furlkit.inputs.declared import by_role
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
-from furlkit.stages.distill.lesson import DistillOptions, Lesson, kept_facts, later
+from furlkit.stages.distill.lesson import (
+    DistillOptions,
+    Lesson,
+    kept_facts,
+    later,
+    warn_of_age,
+)
 
 
 def lesson(options: DistillOptions) -> Lesson:
@@ -26,6 +32,7 @@ def lesson(options: DistillOptions) -> Lesson:
             f"has {head.classes}; use the probabilities of similar models"
         )
 
+    warn_of_age(path, given.facts.round, model)
     round_ = model.facts.round if given.facts.round is None else given.facts.round
     return Lesson(
         model=model,

@@ -1,13 +1,17 @@
 """A client at the start of a round: images, files, and the model before training."""
 
+from contextlib import suppress
 from dataclasses import replace
+from glob import escape
+from pathlib import Path
 
 from furlkit import catalogue, console
+from furlkit.errors import FurlkitError
 from furlkit.exchanges.draws import begin_draws, check_draws
 from furlkit.exchanges.exchange import Client
 from furlkit.files.clients import ClientId
-from furlkit.files.facts import Provenance
-from furlkit.files.private import Private, read_private
+from furlkit.files.facts import Provenance, open_facts
+from furlkit.files.private import Private, PrivateFacts, read_private
 from furlkit.inputs import matching
 from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import of_these_images
@@ -34,6 +38,7 @@ def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
     for number in clients:
         with console.noted() as inputs.warnings[number]:
             client = open_client(inputs, number)
+            _warn_of_forgotten_file(inputs, number)
             if client.private:
                 used = bool(options.update.sends)
                 matching.check_private(client.private, setup.model, used)
@@ -44,6 +49,30 @@ def check_clients(inputs: Inputs, clients: list[ClientId]) -> Client | None:
             if kept <= KEPT_BYTES:
                 inputs.private[number] = client.private
     return client if len(clients) == 1 else None
+
+
+def _warn_of_forgotten_file(inputs: Inputs, number: ClientId) -> None:
+    """Warn if --private is missing beside a private file of an earlier round.
+
+    Recipes have a folder for each round, with equal names of files.
+    """
+    options, round_ = inputs.options, inputs.setup.round
+    if options.private or not options.private_out or round_ < 2:
+        return
+    output = fill(options.private_out, number).absolute()
+    earlier: list[tuple[int, Path]] = []
+    for path in output.parent.parent.glob(f"*/{escape(output.name)}"):
+        with suppress(FurlkitError):
+            opened, facts = open_facts(path, "private", PrivateFacts)
+            same_run = opened.header.seed == options.seed
+            if same_run and facts.client == number and facts.round < round_:
+                earlier.append((facts.round, path))
+    if earlier:
+        last, path = max(earlier)
+        console.warn(
+            f"client {number}: starts without {path}, the client's private file of round "
+            f"{last}; give --private, or what the client has kept is lost"
+        )
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:
