@@ -145,11 +145,17 @@ def _step_problems(folder: Path, found: Status) -> list[Problem]:
     steps = found.plan.steps
     failed = (f"{title(steps[k])}: {error}" for k, error in found.errors.items())
     problems = [Problem("error", "failed", plain(line)) for line in failed]
-    states = zip(steps, found.states, strict=True)
-    stale = [title(step) for step, state in states if state == STALE]
+    stale = [
+        f"{title(step)} ({found.reasons[number]})"
+        if number in found.reasons
+        else title(step)
+        for number, step in enumerate(steps)
+        if found.states[number] == STALE
+    ]
     if stale:
         more = f" and {len(stale) - SHOWN:,} more" if stale[SHOWN:] else ""
-        text = f"{counted(len(stale), 'step')}: {'; '.join(stale[:SHOWN])}{more}"
+        names = plain("; ".join(stale[:SHOWN]))
+        text = f"{counted(len(stale), 'step')}: {names}{more}"
         problems.append(Problem("warning", "stale", text))
     for name in records.changed_presets(folder):
         text = f"{name}: has changed since the plan; run furlkit plan again"
