@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue, console
-from furlkit.errors import FurlkitError, InputError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import canonical
@@ -33,6 +33,7 @@ from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
 from furlkit.runtime import end_with_parent, no_search_for_garbage
 
+ENDINGS = (".html", ".htm")
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
 SHEETS, IMAGES = 10, 16  # Clients with images, and images of a client.
@@ -67,6 +68,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
     catalogue.add_plugins()  # Headers may name methods of plugins.
     options = fill(ReportOptions, values)
+    if options.output.suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"-o {options.output}: the page is HTML; expected a name ending in "
+            f"{' or '.join(ENDINGS)}; print the page in a browser for a PDF"
+        )
     check_output(options.output, options.audit)
     folders, kept = _divided(options.runs)
     while True:

@@ -128,6 +128,16 @@ def test_a_replaced_output_is_stale(done_before):
     assert stale[0] == "train, round 1, client 0" and len(stale) == 7
 
 
+def test_an_upload_with_a_byte_too_many_is_made_again(done_before):
+    upload = Path("exp/r001/client_0.safetensors")
+    good = upload.read_bytes()
+    with open(upload, "ab") as stream:
+        stream.write(b"x")
+    assert "train, round 1, client 0" in done_before.status()["stale"]
+    done_before.done()
+    assert done_before.status()["done"] == 11 and upload.read_bytes() == good
+
+
 def reasons(runner):
     found = runner.status()
     return dict(zip(found["stale"], found["reasons"], strict=True))
