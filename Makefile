@@ -9,7 +9,7 @@ code := furlkit tests examples/one_page.py examples/flower
 
 .DEFAULT_GOAL := help
 .PHONY: help demo methods test test-slow test-gpu test-browser test-slurm test-flower
-.PHONY: lint bench clean
+.PHONY: golden lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
@@ -42,6 +42,9 @@ test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; 
 
 test-flower: $(VENV)/.flower ## run rounds through a SuperLink and SuperNodes of Flower
 	$(bin)/python -m pytest -m "" tests/examples/test_flower.py -rs --durations=0
+
+golden: $(VENV)/.test ## compare output, exit codes and bytes with REV, by default HEAD
+	$(bin)/python -m tests.golden $(or $(REV),HEAD)
 
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)

@@ -51,6 +51,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # glibc's mallo
 # Files of Linux's drivers: CUDA, CUDA in WSL, CUDA of Tegra, ROCm.
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl", "/dev/kfd")
 
+# Threads of OpenBLAS, MKL, BLIS and Apple's Accelerate.
+_BLAS = (
+    *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+)
+
 # Variables that --isa has set in this process, with the previous values.
 _replaced: dict[str, str | None] = {}
 
@@ -192,7 +198,7 @@ def start(runtime: Runtime) -> "torch.device":
     _check_imported(runtime.isa)
     device = device_of(runtime)
     torch.set_num_threads(runtime.threads)
-    _limit_numpy(runtime.threads)
+    limit_numpy(runtime.threads)
     _keep_freed_memory()
     if runtime.gpu_memory is not None:
         _limit_memory(device, runtime.gpu_memory)
@@ -216,11 +222,17 @@ def _choose_algorithms(deterministic: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = not deterministic
 
 
-def _limit_numpy(threads: int) -> None:
+def limit_numpy(threads: int) -> None:
     """Limit the threads of numpy's matrix products, which torch's limit does not cover.
 
-    Threads of several processes on one core wait for each other in busy loops.
+    Threads of several processes on one core wait for each other in busy loops. Before
+    the import of numpy, variables set the limit, so that commands without numpy stay
+    fast; an import later reads the variables.
     """
+    if "numpy" not in sys.modules:
+        for name in _BLAS:
+            os.environ[name] = str(threads)
+        return
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(threads, user_api="blas")

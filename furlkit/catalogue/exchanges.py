@@ -282,8 +282,9 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
     ),
     paper=papers.ORCHESTRA,
     equation="local clustering",
-    printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by gradient "
-            "steps; `--local-equal-sizes` for Orchestra's clusters of equal size",
+    printed="differs: an iterative clustering; the authors' code calls Sinkhorn five times "
+            "(epsilon 0.04, here 0.05) and takes the mean of each cluster once; "
+            "`--local-equal-sizes` for Orchestra's clusters of equal size",
 )
 
 CORRELATIONS = Exchange("correlations", "correlation matrices of z, of a client and the mean",

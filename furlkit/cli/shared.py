@@ -322,6 +322,7 @@ def _check_outputs(entry: catalogue.Command, values: dict[str, Any]) -> None:
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:
     """Import a stage, call the stage, and print the results."""
+    runtime.limit_numpy(values.get("threads") or 1)
     tell(resolve_name(stage)(values))
 
 

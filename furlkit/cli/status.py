@@ -17,7 +17,7 @@ from furlkit.catalogue.groups import IN_OUT, VERBOSITY
 COMMAND = command("status", "Show the progress of a run, stale steps and the last scores.",
     """RUN is the folder of a run of `furlkit plan`, or a folder of such folders. status shows
     the steps that are done, running, failed, or stale because a setting or an input has
-    changed since, the last scores, the remaining time, the bytes on disk, and, with squeue or
+    changed since, with the reason, the last scores, the remaining time, the bytes on disk, and, with squeue or
     hq, tasks in the queue of Slurm or HyperQueue. Several runs take a line each. A step is done if the planned command wrote the present contents of
     the step's files from the present inputs; for files of earlier versions of furlkit, the
     times of the files decide.
@@ -33,6 +33,9 @@ COMMAND = command("status", "Show the progress of a run, stale steps and the las
                "Show instead a table of the scores of every round.", recorded=False),
         Option("watch", Flag(), False, "Repeat the display until the run is done.",
                recorded=False),
+        Option("check", Flag(), False,
+               "Exit with code 1 if a step is stale or has failed; otherwise the exit code "
+               "is 0 even then.", recorded=False),
         Option("settle", Flag(), False,
                "Set the times of files, for make and sh to find the unfinished steps; "
                "used by printed plans.", recorded=False),

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
+from furlkit import console
 from furlkit.exchanges.exchange import Client, Exchange, Setup
 from furlkit.exchanges.public import public_batches, public_source
 from furlkit.exchanges.usage import Values
@@ -27,6 +29,20 @@ class Targets(Exchange):
         self._setup, self._targets = setup, read_targets(setup.readable(self._path))
         self._public = open_images(self._data, setup.model)
         matching.check_targets(self._targets, self._public, setup.model)
+        if self._targets.facts.dataset == setup.images.fingerprint:
+            self._name_private_images(setup)
+
+    def _name_private_images(self, setup: Setup) -> None:
+        """Warn about targets of a client's images: a server has no private images."""
+        for client in setup.clients:
+            shared = np.isin(self._targets.index, setup.index_of(client)).sum()
+            if shared:
+                console.warn(
+                    f"{self._path}: {shared:,} of {len(self._targets.index):,} images are "
+                    f"images of client {client}, so they are not public; create the "
+                    "targets with pretrain-align --partition P --part public"
+                )
+                return
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         setup, targets = self._setup, self._targets

@@ -1,7 +1,7 @@
 """Content hashes of files, with a cache keyed by size, inode and times.
 
-The hash of a furlkit file with tensors is the `content` of the file's header; the hash
-of any other file is the sha256 of the bytes.
+The hash of a furlkit file with tensors is the `content` of the file's header, if the size
+of the file fits the header; the hash of any other file is the sha256 of the bytes.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ def content_of(path: str) -> str | None:
     """Return the content hash of a file; None without a regular file."""
     try:
         with open_regular(path) as stream:
+            # The hash of a furlkit file of the right size; bytes are not compared.
             if found := _in_header(stream.read(_LENGTH), stream):
                 return found
             stream.seek(0)
@@ -36,8 +37,11 @@ def _in_header(begin: bytes, stream: Any) -> str | None:
     if len(begin) < _LENGTH or not 2 <= length <= _LONGEST:
         return None
     with suppress(ValueError, LookupError, TypeError, RecursionError):
-        noted = json.loads(json.loads(stream.read(length))["__metadata__"]["furlkit"])
-        return str(noted["content"])
+        header = json.loads(stream.read(length))
+        noted = json.loads(header.pop("__metadata__")["furlkit"])
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        if os.fstat(stream.fileno()).st_size == _LENGTH + length + end:
+            return str(noted["content"])
     return None
 
 

@@ -24,7 +24,7 @@ class Pretrained(NamedTuple):
     `whole`: the file has the complete encoder, perhaps with a classifier; a checkpoint
     may lack parts that clients keep. `normalisation`: mean and std of the training
     images, if the file or the folder records them; `reading`: the window of these
-    images.
+    images. `privacy`: the guarantee of aggregate --noise, which a copy keeps.
     """
 
     path: Path
@@ -33,6 +33,7 @@ class Pretrained(NamedTuple):
     whole: bool
     normalisation: tuple[Numbers, Numbers] | None = None
     reading: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
 
 
 def read_pretrained(path: Path) -> Pretrained:
@@ -59,7 +60,11 @@ def read_pretrained(path: Path) -> Pretrained:
         )
     source = read_checkpoint(path)
     normalisation = _normalisation(vars(source.facts))
-    more = (normalisation, source.facts.reading)
+    more = (
+        normalisation,
+        source.facts.reading,
+        _entries(vars(source.facts), "privacy"),
+    )
     return Pretrained(path, source.tensors, source.content, False, *more)
 
 
@@ -69,9 +74,14 @@ def _bare(
     """Wrap a bare encoder: add `encoder.` to the names of the tensors."""
     check_all_finite(path, tensors)
     named = {f"encoder.{name}": array for name, array in tensors.items()}
-    reading = about.get("reading")
-    known = reading if isinstance(reading, dict) else None
-    return Pretrained(path, named, content, True, _normalisation(about), known)
+    more = (_entries(about, "reading"), _entries(about, "privacy"))
+    return Pretrained(path, named, content, True, _normalisation(about), *more)
+
+
+def _entries(about: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """Return a fact with several entries; None if the file has another value."""
+    value = about.get(name)
+    return value if isinstance(value, dict) else None
 
 
 def _config_beside(path: Path) -> dict[str, Any]:

@@ -33,6 +33,10 @@ LONGEST_ERROR = 500  # Characters.
 MOST_WARNINGS = 20
 UNRECORDED = SILENT | PLACES
 OUTPUT = frozenset(("-o", "--output"))
+HASH = "sha256:"  # Begin of a word instead of a file or a long text.
+LONGEST_WORD = 100  # Characters of a word in a receipt.
+MOST_CHANGES = 3
+_FLAG = re.compile("--?[A-Za-z]")
 _BETWEEN = re.compile("([=,:])")
 _SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")
 NO_CODE: Mapping[str, str] = MappingProxyType({})
@@ -44,6 +48,7 @@ class Receipt(NamedTuple):
 
     `error`: the message of a failed command. `warnings`: the command's warnings. `code`:
     version and hash of each plugin that the command used, by the plugin's entry.
+    `words`: the words of the command, with beginnings of hashes instead of files.
     """
 
     command: str
@@ -51,6 +56,7 @@ class Receipt(NamedTuple):
     error: str | None = None
     warnings: Sequence[str] = ()
     code: Mapping[str, str] = NO_CODE
+    words: Sequence[str] = ()
 
 
 class Call(NamedTuple):
@@ -67,13 +73,66 @@ class Call(NamedTuple):
 
     def fingerprint(self, folder: str, content: Content, preset: Content) -> str:
         """Hash a command, with the contents of input files instead of their names."""
-        texts = []
+        texts = (text for _, text in self._texts(folder, content, preset))
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+
+    def shortened(self, folder: str, content: Content, preset: Content) -> list[str]:
+        """Return the words behind the fingerprint, with short hashes, for people."""
+        return [
+            f"{HASH}{text if is_content else _hash(text):.12}"
+            if is_content or len(text) > LONGEST_WORD
+            else text
+            for is_content, text in self._texts(folder, content, preset)
+        ]
+
+    def _texts(
+        self, folder: str, content: Content, preset: Content
+    ) -> Iterator[tuple[bool, str]]:
+        """Yield the texts that decide the output; True for the content of a file."""
         for flag, word in self.words:
             if flag == "--preset":
-                texts.append(preset(word) or word)
+                yield False, preset(word) or word
+            elif known := content(word):
+                yield True, known
             else:
-                texts.append(content(word) or _text(word, folder, content))
-        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+                yield False, _text(word, folder, content)
+
+    def change(self, before: Sequence[str], now: Sequence[str]) -> str:
+        """Describe how a command differs from the command of a receipt."""
+        if not before:
+            return "the command or an input has changed"
+        if len(before) != len(now):
+            old, new = _by_flag(before), _by_flag(now)
+            keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+            changes = [
+                f"{k} {old.get(k, 'none')} -> {new.get(k, 'none')}" for k in keys
+            ]
+            return "; ".join(changes[:MOST_CHANGES]) or "the order of the options"
+        changes = [
+            f"{word}: content is {new}, the receipt says {old}"
+            if new.startswith(HASH)
+            else f"{flag} {old} -> {new}".lstrip()
+            for (flag, word), old, new in zip(self.words, before, now, strict=True)
+            if old != new
+        ]
+        return "; ".join(changes[:MOST_CHANGES]) or "a long text has changed"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _by_flag(words: Sequence[str]) -> dict[str, str]:
+    """Values of a command by flag; `inputs` are the words before the first flag."""
+    found: dict[str, list[str]] = {}
+    flag = "inputs"
+    for word in words:
+        if _FLAG.match(word):
+            flag = word
+            found.setdefault(flag, [])
+        else:
+            found.setdefault(flag, []).append(word)
+    return {flag: " ".join(values) or "on" for flag, values in found.items()}
 
 
 def call_of(words: Sequence[str], client: Any, writing: Collection[str]) -> "Call":
@@ -147,6 +206,7 @@ def noting(
     """
     contents = Contents(Path(folder) / CACHE)
     made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
+    words = {c.output: c.shortened(folder, contents.of, preset) for c in calls}
     append(folder, {path: Receipt(command) for path, command in made.items()})
     try:
         yield
@@ -159,7 +219,10 @@ def noting(
         raise
     written = {c.output: [content_of(path) for path in c.writes] for c in calls}
     found, used = _shortened(warned), dict(code)
-    append(folder, {p: Receipt(made[p], written[p], None, found, used) for p in made})
+    append(
+        folder,
+        {p: Receipt(made[p], written[p], None, found, used, words[p]) for p in made},
+    )
 
 
 def _shortened(warned: Collection[str]) -> list[str]:
@@ -188,11 +251,9 @@ def append(folder: str, receipts: dict[str, Receipt]) -> None:
 
 
 def _without_empty(receipt: Receipt) -> list[Any]:
-    """Values of a receipt, without empty values after the contents.
-
-    Earlier versions of furlkit read receipts without warnings and code.
-    """
-    values = list(receipt)
+    """Values of a receipt, without empty values after the contents."""
+    values = [*receipt]
+    values[-2] = dict(receipt.code)
     while len(values) > 3 and not values[-1]:
         values.pop()
     return values
@@ -211,6 +272,7 @@ def read(folder: str) -> dict[str, Receipt]:
             receipt = Receipt(*values)
             typed = isinstance(receipt.warnings, list | tuple)
             typed &= isinstance(receipt.code, Mapping)
+            typed &= all(isinstance(word, str) for word in receipt.words)
             if typed and isinstance(receipt.contents, list | None):
                 found[str(path)] = receipt
     return found

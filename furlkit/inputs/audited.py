@@ -205,6 +205,10 @@ def _check_images(model: Checkpoint, images: ImageSet) -> None:
     named = [e for e in journal.read() if e.get("event") == "images"]
     dataset = named[-1].get("dataset") if named else None
     if not _comparable(dataset, images):
+        console.info(
+            f"{model.path}: without the record or the journal of the training, the images "
+            f"of {images.name} are not checked: other images give a meaningless result"
+        )
         return
     if difference := same_dataset(dataset, images.fingerprint):
         console.warn(

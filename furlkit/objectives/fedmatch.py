@@ -32,7 +32,8 @@ PARTS = ("encoder", "classifier")
 def agreed_labels(p: Tensor, others: Sequence[Tensor]) -> Tensor:
     """Class with the most votes, (B), of the client's p (B, C) and of the helpers.
 
-    In a tie the client's class wins if it is among the tied classes.
+    In a tie the client's class wins if it is among the tied classes; in the authors'
+    code, the lowest class wins.
     """
     classes = p.shape[1]
     votes = 1.5 * F.one_hot(p.argmax(dim=1), classes)  # (B, C)

@@ -8,7 +8,7 @@ For a file without a receipt, from an earlier version, the time decides.
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import starmap
 from os.path import normpath
@@ -51,6 +51,7 @@ class Finished:
         self._preset = {name: self._presets(name) for name in commands}
         self._finished: list[list[bool]] = []  # By step and output.
         self.errors: dict[int, str] = {}  # By number of the step, the last error.
+        self.reasons: dict[int, str] = {}  # By number of a step that is not finished.
         self.changed: Counter[str] = Counter()
         self._changed_package = cache(changed_package)
         self.states = [self._state(step) for step in plan.steps]
@@ -92,12 +93,25 @@ class Finished:
             preset = self._preset[command_name(step)]
             now = call.fingerprint(self._folder, self._content, preset)
             same = now == receipt.command
+            number = len(self._finished)
             if same and receipt.error is not None:
-                self.errors[len(self._finished)] = str(receipt.error)
+                self.errors[number] = str(receipt.error)
             old_code = {*starmap(self._changed_package, receipt.code.items())} - {None}
             self.changed.update(filter(None, old_code))
-            present = noted == [*map(self._content, call.writes)]
-            yield same and present and not old_code
+            contents = [*map(self._content, call.writes)]
+            fits = same and noted == contents and not old_code
+            if fits or number in self.reasons:
+                yield fits
+                continue
+            if not same:
+                words = call.shortened(self._folder, self._content, preset)
+                self.reasons[number] = call.change(receipt.words, words)
+            elif old_code:
+                names = ", ".join(sorted(map(str, old_code)))
+                self.reasons[number] = f"the code of {names} has changed"
+            else:
+                self.reasons[number] = _other_content(call.writes, contents, noted)
+            yield False
 
     # --- states ---------------------------------------------------------------------------
 
@@ -120,8 +134,9 @@ class Finished:
             self._absent.update(step.outputs)
             self._times.update(zip(step.outputs, made, strict=True))
         judged = list(self._judged(step))
-        if not self._remade.isdisjoint(step.after):
+        if remade := [path for path in step.after if path in self._remade]:
             judged = [False] * len(judged)
+            self.reasons[len(self._finished)] = f"{remade[0]} is stale or missing"
         found = [
             time is not None and (_in_order(before, time) if known is None else known)
             for time, known in zip(made, judged, strict=True)
@@ -188,6 +203,21 @@ class Finished:
     def _set_time(self, path: str, time: int) -> None:
         self._contents.set_time(path, time)
         self._times[path] = time
+
+
+def _other_content(
+    paths: Iterable[str], contents: Iterable[str | None], noted: Sequence[str | None]
+) -> str:
+    """Describe the first written file with another content than in the receipt."""
+    if not noted:
+        return "the command began and has not ended"
+    for path, now, before in zip(paths, contents, noted, strict=False):
+        if now != before:
+            return (
+                f"{path}: content is {now or 'missing':.12}, the receipt says "
+                f"{before or 'missing':.12}"
+            )
+    return "the command writes other files"
 
 
 def changed_code(plan: Plan) -> Mapping[str, int]:

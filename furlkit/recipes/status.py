@@ -28,6 +28,7 @@ class Status(NamedTuple):
     """State of every step; `holders` and `errors` by the number of the step.
 
     `holders`: the process that runs the step now. `left`: the number of missing files.
+    `reasons`: why a step is not finished.
     """
 
     plan: Plan
@@ -35,6 +36,7 @@ class Status(NamedTuple):
     holders: dict[int, str]
     left: list[int]
     errors: dict[int, str]
+    reasons: dict[int, str]
 
     def counted(self, stage: str) -> Counter:
         """Number of steps of a stage by state."""
@@ -60,7 +62,7 @@ def status(plan: Plan, queue: Queue | None = None) -> Status:
     errors = {
         k: e for k, e in (logged | finished.errors).items() if k not in holders
     }  # fmt: skip
-    return Status(plan, states, holders, finished.left, errors)
+    return Status(plan, states, holders, finished.left, errors, finished.reasons)
 
 
 def _logged(plan: Plan, states: list[str], queue: Queue) -> dict[int, str]:

@@ -28,7 +28,7 @@ from furlkit.reports.explain import (
     domains_of,
     sentence,
 )
-from furlkit.reports.integrity import verify_below
+from furlkit.reports.integrity import raise_all, verify_below
 from furlkit.reports.metrics import read_one
 from furlkit.reports.outgoing import (
     check_may_leave,
@@ -74,7 +74,20 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
         _check_audits(audits, values["paths"])
         explained = (_explain_outgoing(Path(p), audits) for p in values["paths"])
         return iter([*explained])
-    return (_explain(Path(path), verify, tensors) for path in values["paths"])
+    return _explain_all([*map(Path, values["paths"])], verify, tensors)
+
+
+def _explain_all(paths: list[Path], verify: bool, tensors: bool) -> Iterator[Explained]:
+    """Explain files; with `verify`, name every broken file at the end."""
+    broken = []
+    for path in paths:
+        try:
+            yield _explain(path, verify, tensors)
+        except InputError as error:
+            if not verify:
+                raise
+            broken.append(error)
+    raise_all(broken, f"{len(broken)} of {len(paths)} files are broken")
 
 
 def _check_signatures(signers: Signers, paths: Sequence[str]) -> None:

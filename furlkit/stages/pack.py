@@ -13,7 +13,7 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import broken_images, checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
-from furlkit.data.sets.decode import page_count, read_file
+from furlkit.data.sets.decode import count_pages
 from furlkit.data.sets.fingerprint import (
     READING,
     fingerprint_of,
@@ -337,8 +337,8 @@ def _folder_part(source: Source, options: PackOptions) -> Part:
 
 def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
     """Make an image of every page of every file, with the label of the file."""
-    read = index.read or read_file
-    counts = [page_count(read(index.root / name), reading) for name in index.paths]
+    paths = (index.root / name for name in index.paths)
+    counts = [count_pages(path, reading, index.read) for path in paths]
     if max(counts) > MOST_PAGES:
         name = index.paths[counts.index(max(counts))]
         raise InputError(

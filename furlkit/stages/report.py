@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue, console
-from furlkit.errors import FurlkitError, InputError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files import receipts
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import canonical
@@ -34,6 +34,7 @@ from furlkit.reports.table import render
 from furlkit.reports.text import byte_size, counted, plain
 from furlkit.runtime import end_with_parent, no_search_for_garbage
 
+ENDINGS = (".html", ".htm")
 EVERY = 2.0  # Seconds between two looks with --watch.
 SHOWN = 8  # Stale steps by name.
 SHEETS, IMAGES = 10, 16  # Clients with images, and images of a client.
@@ -69,6 +70,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the page; with `watch`, again after each finished step."""
     catalogue.add_plugins()  # Headers may name methods of plugins.
     options = fill(ReportOptions, values)
+    if options.output.suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"-o {options.output}: the page is HTML; expected a name ending in "
+            f"{' or '.join(ENDINGS)}; print the page in a browser for a PDF"
+        )
     check_output(options.output, options.audit)
     folders, kept = _divided(options.runs)
     while True:
@@ -147,11 +153,17 @@ def _step_problems(folder: Path, found: Status) -> list[Problem]:
     steps = found.plan.steps
     failed = (f"{title(steps[k])}: {error}" for k, error in found.errors.items())
     problems = [Problem("error", "failed", plain(line)) for line in failed]
-    states = zip(steps, found.states, strict=True)
-    stale = [title(step) for step, state in states if state == STALE]
+    stale = [
+        f"{title(step)} ({found.reasons[number]})"
+        if number in found.reasons
+        else title(step)
+        for number, step in enumerate(steps)
+        if found.states[number] == STALE
+    ]
     if stale:
         more = f" and {len(stale) - SHOWN:,} more" if stale[SHOWN:] else ""
-        text = f"{counted(len(stale), 'step')}: {'; '.join(stale[:SHOWN])}{more}"
+        names = plain("; ".join(stale[:SHOWN]))
+        text = f"{counted(len(stale), 'step')}: {names}{more}"
         problems.append(Problem("warning", "stale", text))
     for name in records.changed_presets(folder):
         text = f"{name}: has changed since the plan; run furlkit plan again"

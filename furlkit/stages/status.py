@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import console
-from furlkit.errors import UsageError
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.files import receipts
 from furlkit.recipes import records
 from furlkit.recipes.carried import carry
@@ -27,10 +27,11 @@ from furlkit.recipes.status import (
     suspects,
     waits_for,
 )
-from furlkit.reports.text import plain
+from furlkit.reports.text import counted, plain
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 NAMES = {MISSING: "to do"}
+NEWER = "an input is newer, or a later step needs the file again"
 SHOWN = 8  # Maximum number of named stale steps.
 
 
@@ -96,6 +97,19 @@ def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         title = [data["run"]] if len(folders) > 1 else []
         table = "\n".join([*title, *_table(data["scores"])])
         yield (table if values["scores"] else line), data
+    if values["check"]:
+        _check(found)
+
+
+def _check(found: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Raise if a run has stale or failed steps."""
+    for _, data in found:
+        stale, failed = len(data["stale"]), len(data["failed"])
+        if stale or failed:
+            raise FurlkitError(
+                f"{data['run']}: {counted(stale, 'step')} stale and {failed:,} failed; "
+                "run make again"
+            )
 
 
 def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
@@ -103,7 +117,8 @@ def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
     queue = queue_of(folder)
     found = status(expand(one, group), queue)
     steps, states = found.plan.steps, found.states
-    stale = [title(s) for s, state in zip(steps, states, strict=True) if state == STALE]
+    numbers = [number for number, state in enumerate(states) if state == STALE]
+    stale = [title(steps[number]) for number in numbers]
     files, size = bytes_on_disk(folder)
     data = {
         "run": str(folder),
@@ -122,6 +137,7 @@ def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
             for number, who in found.holders.items()
         ],
         "stale": stale,
+        "reasons": [found.reasons.get(number, NEWER) for number in numbers],
         "failed": [
             {"step": title(steps[number]), "error": error}
             for number, error in found.errors.items()
@@ -178,8 +194,8 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
         yield "running: nothing"
     if data["waits_for"] and data["round"] < data["rounds"]:
         yield f"round {data['round'] + 1} waits for {_clients(data['waits_for'])}"
-    for name in data["stale"][:SHOWN]:
-        yield f"stale: {name}"
+    for name, why in [*zip(data["stale"], data["reasons"], strict=True)][:SHOWN]:
+        yield f"stale: {name}: {plain(why)}"
     if len(data["stale"]) > SHOWN:
         yield f"stale: {len(data['stale']) - SHOWN:,} more"
     last = {score["stage"]: score for score in data["scores"] if "accuracy" in score}

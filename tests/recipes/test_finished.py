@@ -6,11 +6,12 @@ import random
 import shutil
 import signal
 import subprocess
-import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from furlkit.files.contents import content_of
 from tests.helpers import furlkit
 from tests.recipes.conftest import RUN, TEST
 from tests.recipes.test_run import FORMS, ROUNDS, made_since, times
@@ -127,6 +128,50 @@ def test_a_replaced_output_is_stale(done_before):
     assert stale[0] == "train, round 1, client 0" and len(stale) == 7
 
 
+def test_an_upload_with_a_byte_too_many_is_made_again(done_before):
+    upload = Path("exp/r001/client_0.safetensors")
+    good = upload.read_bytes()
+    with open(upload, "ab") as stream:
+        stream.write(b"x")
+    assert "train, round 1, client 0" in done_before.status()["stale"]
+    done_before.done()
+    assert done_before.status()["done"] == 11 and upload.read_bytes() == good
+
+
+def reasons(runner):
+    found = runner.status()
+    return dict(zip(found["stale"], found["reasons"], strict=True))
+
+
+def test_a_stale_step_has_a_reason(done_before, run):
+    assert run("status", "exp", "--check").code == 0
+    done_before.plan(f"test={TEST}", TRAIN)
+    found = reasons(done_before)
+    assert found["train, round 1, client 0"] == "--epochs 2 -> 1"
+    assert "exp/r001/client_0.safetensors" in found["average, round 1"]
+    said = run("status", "exp")
+    assert said.code == 0
+    assert "stale: train, round 1, client 0: --epochs 2 -> 1" in said.out
+    refused = run("status", "exp", "--check")
+    assert refused.code == 1 and "exp" in refused.err and "8 steps stale" in refused.err
+
+
+def test_the_reason_of_an_exchanged_file_has_both_hashes(done_before):
+    upload = Path("exp/r001/client_0.safetensors")
+    noted = content_of(str(upload))
+    shutil.copyfile("exp/r002/client_0.safetensors", upload)
+    reason = reasons(done_before)["train, round 1, client 0"]
+    assert str(upload) in reason and noted[:12] in reason
+    assert content_of(str(upload))[:12] in reason
+
+
+def test_the_reason_of_another_input_names_the_file(done_before):
+    assert furlkit("pack", "digits", "--split", "train", "-q", "-o", TEST) == 0
+    done_before.plan(f"test={TEST}")
+    reason = reasons(done_before)["knn, round 1"]
+    assert TEST in reason and content_of(TEST)[:12] in reason
+
+
 def test_a_change_of_groups_makes_nothing_stale(done_before):
     done_before.plan(f"test={TEST}", "--group", 2)
     assert done_before.status()["stale"] == []
@@ -220,10 +265,10 @@ def test_a_step_waits_for_a_late_input_and_is_finished(
     model, knn = Path("exp/r002/global.safetensors"), Path("exp/r002/knn.json")
     knn.unlink()
     model.rename("hidden")
-    timer = threading.Timer(0.3, Path("hidden").rename, [model])
-    timer.start()
     steps = plan("recipe.toml", f"test={TEST}")
     (step,) = [step for step in steps if step["outputs"] == [str(knn)]]
-    done = run(*step["command"])
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: Path("hidden").rename(model))
+        done = run(*step["command"])
     assert done.code == 0 and "waited" in done.err
     assert done_before.status()["done"] == 11

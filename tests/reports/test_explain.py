@@ -34,5 +34,5 @@ def test_parts_of_a_private_file_are_named_in_order(statistic):
 
 @pytest.mark.parametrize("name", ["t{}", "t{}.running_mean", "memory.t{}"])
 def test_the_cost_of_a_sentence_is_linear_in_tensors(name):
-    # The square of four would be 16.
-    assert seconds(name, 16_000) < 10 * seconds(name, 4_000)
+    # The square of 64 would be 4,096; a busy machine may slow either call.
+    assert seconds(name, 64_000) < 600 * seconds(name, 1_000)

@@ -55,7 +55,8 @@ def test_rows_have_the_noise_of_the_header_and_length_1(start, run, tmp_path, si
     # u + sigma n has the length L and the cosine 1 / L with u, up to fluctuations.
     cosine = np.sum(plain.rows * found.rows, axis=1)
     expected = 1 / np.sqrt(1 + found.rows.shape[1] * sigma**2)
-    assert cosine.mean() == pytest.approx(expected, abs=0.01)
+    # Ten deviations of the mean of 200 rows: the secret of a site draws the noise.
+    assert cosine.mean() == pytest.approx(expected, abs=0.02)
     # What is left of a row after removing its plain row is noise of sigma per number.
     rest = found.rows / cosine[:, None] - plain.rows
     rest -= np.sum(rest * plain.rows, axis=1, keepdims=True) * plain.rows

@@ -46,14 +46,37 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 JobCompType=jobcomp/filetxt
 JobCompLoc={folder}/log/ended.txt
 """
+STEP = 20  # The example of Flower counts up from a port.
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue")
 
 
+_claims: list[socket.socket] = []  # Held until the end of the tests.
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return tried.getsockname()[1]
+    """A port that nobody listens on, followed by STEP - 1 further free ports.
+
+    Outgoing connections take ports of the system's range, and other processes of tests
+    see the claim, so a server may bind the port later.
+    """
+    limits = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    below, above = (
+        range(10_000, int(limits[0]), STEP),
+        range(int(limits[1]) + 1, 65_500, STEP),
+    )
+    for port in (*above, *below):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0furlkit-tests-{port}")
+            for number in range(port, port + STEP):
+                with socket.socket() as tried:
+                    tried.bind(("127.0.0.1", number))
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return port
+    raise AssertionError("no free port")
 
 
 class Cluster:

@@ -45,6 +45,15 @@ def test_the_card_has_rounds_clients_and_hashes(world, run, aggregated):
     assert "No score was given" in card
 
 
+def test_the_upload_of_a_client_is_named_as_such(world, run, aggregated):
+    outcome = run("export", world.clients[2], "-o", world.folder / "u")
+    assert outcome.code == 0 and "the upload of client 2" in outcome.out
+    assert "upload of a single client" in (world.folder / "u" / "README.md").read_text()
+    outcome = run("export", aggregated, "-o", world.folder / "g")
+    assert "the upload of" not in outcome.out
+    assert "single client" not in (world.folder / "g" / "README.md").read_text()
+
+
 def test_the_card_has_only_facts_that_clients_told(world, run):
     train = ("local-train", world.partition, world.model, "--data", "digits")
     fast = ("--epochs", 1, "--batch-size", 240)

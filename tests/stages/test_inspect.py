@@ -11,6 +11,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import Container
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
@@ -23,6 +24,7 @@ from furlkit.files.progress import ProgressFile
 from furlkit.files.similarity import write_similarity
 from furlkit.reports.text import byte_size, flatten, shorten
 from furlkit.stages.inspect import run
+from tests.helpers import furlkit
 
 PARENT, PARTITION = "ab" * 32, "cd" * 32
 PLAN = {"objective": "simclr", "plan": {"lr": 0.001, "epochs": 5}}
@@ -455,6 +457,16 @@ def test_verify_finds_a_flipped_bit_that_a_look_does_not(tmp_path):
         explain(path, verify=True)
 
 
+def test_verify_finds_a_flipped_bit_in_the_checksum(tmp_path):
+    path = checkpoint(tmp_path / "c")
+    content = path.read_bytes()
+    digits = Container(path).header.check.encode()
+    other = (b"1" if digits[:1] == b"0" else b"0") + digits[1:]
+    path.write_bytes(content.replace(digits, other))
+    with pytest.raises(InputError, match="checksum"):
+        explain(path, verify=True)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A run: two checkpoints, scores, an export and notes that are not furlkit's."""
@@ -490,6 +502,37 @@ def test_verify_names_every_broken_file_below_a_folder(folder, capsys):
         explain(folder, verify=True)
     said = capsys.readouterr().err
     assert "a.safetensors" in said and "linear.json: was changed" in said
+
+
+def test_verify_names_every_broken_file_of_several(folder, capsys):
+    first, second = folder / "r001" / "a.safetensors", folder / "b"
+    for path in (first, second):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    good = folder / "r001" / "linear.json"
+    paths = (first, good, second)
+    with pytest.raises(InputError, match="2 of 3 files are broken"):
+        [*run({**defaults("inspect"), "paths": paths, "verify": True})]
+    said = capsys.readouterr().err
+    assert str(first) in said and str(second) in said and str(good) not in said
+
+
+def test_verify_names_an_exchanged_upload(world, capsys):
+    mean = world.folder / "mean.safetensors"
+    world.output.unlink()  # No file of furlkit.
+    assert furlkit("aggregate", *world.clients, "-o", mean) == 0
+    assert furlkit("inspect", "--verify", world.folder) == 0
+    upload, kept = world.clients[1], world.folder / "kept"
+    kept.write_bytes(upload.read_bytes())
+    words = ("--client", 1, "--data", "digits", "--epochs", 2, "--batch-size", 240)
+    words += ("--force", "-o", upload)
+    assert furlkit("local-train", world.partition, world.model, *words) == 0
+    kept.unlink()
+    capsys.readouterr()
+    assert furlkit("inspect", "--verify", world.folder) == 65
+    said = capsys.readouterr().err
+    assert f"{mean}: was made from client 1" in said and str(upload) in said
 
 
 def test_files_are_explained_in_the_order_given(tmp_path):

@@ -152,6 +152,57 @@ def test_memory_blocks_do_not_change_the_file(tmp_path, monkeypatch):
     assert a == b
 
 
+@pytest.mark.parametrize("damage", [40, 42, 70])
+def test_a_damaged_volume_is_named_and_can_be_skipped(tmp_path, run, damage):
+    nibabel = pytest.importorskip("nibabel")
+    volume = nibabel.Nifti1Image(np.zeros((8, 8, 8), np.int16), np.eye(4))
+    for name in ("good.nii", "scan.nii"):
+        nibabel.save(volume, tmp_path / name)
+    scan = tmp_path / "scan.nii"
+    content = bytearray(scan.read_bytes())
+    content[damage : damage + 6] = b"\xff\x7f" * 3
+    scan.write_bytes(content)
+    words = (
+        "pack",
+        tmp_path,
+        "--slices",
+        "axial",
+        "--window",
+        "0,1",
+        "--image-size",
+        8,
+    )
+    output = ("-o", tmp_path / "out" / "p.st")
+    done = run(*words, *output)
+    assert done.code == 65 and f"{scan}: " in done.err and "bug" not in done.err
+    done = run(*words, "--skip-broken", *output)
+    assert done.code == 0 and "scan.nii" in done.err
+
+
+@pytest.mark.parametrize("size", [(0, 8), (8, 0)])
+@pytest.mark.parametrize("command", ["pack", "init"])
+def test_a_tiff_without_pixels_is_named(tmp_path, run, size, command):
+    from tests.data.sets.test_hostile_images import tiff
+
+    path = tmp_path / "pictures" / "empty.tif"
+    path.parent.mkdir()
+    path.write_bytes(tiff(*size, b""))
+    output = ("--image-size", 8)
+    done = run(command, *(["--data"] * (command == "init")), path.parent, "--window",
+               "0,1", *output, "-o", tmp_path / "out.st")  # fmt: skip
+    assert "bug" not in done.err
+    if command == "pack":
+        assert done.code == 65 and f"{path}: " in done.err and "no pixels" in done.err
+
+
+def test_an_npz_that_unpacks_to_far_more_bytes_is_refused(tmp_path, run):
+    path = tmp_path / "bomb.npz"
+    images = np.zeros((10**5, 32, 32), np.uint8)
+    np.savez_compressed(path, images=images)
+    done = run("pack", path, "-o", tmp_path / "p.st")
+    assert done.code == 65 and f"{path}: declares 102,4" in done.err
+
+
 @pytest.mark.parametrize("damage", ["cut", "text"])
 def test_a_broken_image_is_named(tmp_path, capsys, damage):
     pictures(tmp_path / "pictures")

@@ -141,6 +141,39 @@ def test_0_takes_all_images_of_the_split(pretrain):
     assert found.facts.dataset["examples"] == 359
 
 
+@pytest.mark.parametrize(
+    "part, code, word",
+    [((), 0, "give --partition"), (("public",), 0, ""), (("all",), 65, "--part all"),
+     ((1,), 65, "--part 1")],
+)  # fmt: skip
+def test_images_of_clients_are_named(public_digits, tmp_path, run, part, code, word):
+    words = [w for w in command(public_digits, tmp_path, "--dry-run") if w != "-q"]
+    if part:
+        words += ["--partition", public_digits / "p.st", "--part", *part]
+    done = run(*words)
+    assert done.code == 0 and word in done.err
+    assert ("warning" in done.err) == (code == 65)
+    assert run(*words, "--strict").code == code
+
+
+@pytest.mark.parametrize("part, code", [("public", 0), (1, 0), ("all", 65), (0, 65)])
+def test_targets_of_a_clients_images_are_named(
+    public_digits, pretrain, tmp_path, run, part, code
+):
+    of = ("--partition", public_digits / "p.st", "--part", part, "--images", 0)
+    targets = pretrain("t", *of)[1]
+    words = (
+        "local-train", public_digits / "p.st", public_digits / "g.st", *DIGITS,
+        "--client", 0, "--epochs", 1, "--align", targets, "--align-data", "digits",
+        "-o", tmp_path / "u.st",
+    )  # fmt: skip
+    done = run(*words, "--strict")
+    assert done.code == code, done.err
+    if code:
+        assert str(targets) in done.err and "images of client 0" in done.err
+        assert run(*words).code == 0
+
+
 def test_a_part_of_a_partition(public_digits, pretrain):
     partition = read_partition(public_digits / "p.st")
     of = ("--partition", public_digits / "p.st", "--part")

@@ -38,6 +38,12 @@ def test_report_of_a_folder_without_a_plan(run, world, tmp_path):
     assert "client" in page.sections["outgoing"]
 
 
+def test_the_page_is_html(run, world, tmp_path):
+    refused = run("report", world.folder, "-o", tmp_path / "report.pdf")
+    assert refused.code == 2 and "report.pdf" in refused.err and ".html" in refused.err
+    assert not (tmp_path / "report.pdf").exists()
+
+
 def test_refresh_reloads_the_page(run, world, tmp_path):
     output = tmp_path / "report.html"
     assert run("report", world.folder, "-o", output, "--refresh", 7).code == 0

@@ -54,6 +54,14 @@ def test_fedstyle_rounds_the_number_of_clients_down(clients, fraction, nearest, 
     assert len(draw(*known, rounding="down")) == down
 
 
+def test_a_single_number_is_a_client_and_no_count(capsys):
+    assert furlkit("sample", "--clients", "10") == 0
+    said = capsys.readouterr()
+    assert said.out == "1/10\n" and "0-9" in said.err
+    assert furlkit("sample", "--clients", "0-9") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_the_rounding_is_an_option(capsys):
     words = ("sample", "--clients", "0-14", "--fraction", 0.5, "--rounding", "down")
     assert furlkit(*words) == 0

@@ -199,8 +199,9 @@ OBJECTIVES = named(
         pairs=True,
         paper=papers.SPECTRAL,
         equation="Eq. 6; FedSC's local objective",
-        printed="as printed; rows have a bound like in FedSC; alpha is constant, and falls "
-                "from 1 to 0.2 in FedSC's program",
+        printed="as printed; negatives include the pairs of an image with itself, as in "
+                "FedSC's program, not in HaoChen et al.'s code; rows have a bound like in "
+                "FedSC; alpha is constant, and falls from 1 to 0.2 in FedSC's program",
     ),
     Objective("orchestra", "views of an image belong to the same global clusters",
         heads=("projector", "rotation"),
@@ -310,6 +311,7 @@ OBJECTIVES = named(
         inputs=("helpers",),
         paper=papers.FEDMATCH,
         equation="inter-client consistency, disjoint learning",
-        printed="as printed; weights travel, not differences of weights",
+        printed="as printed; weights travel, not differences of weights; in a tie of votes "
+                "the client's class wins, in the authors' code the lowest class",
     ),
 )

@@ -284,7 +284,8 @@ RULES = named(
         paper=papers.ORCHESTRA,
         equation="global clustering",
         printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by "
-                "gradient steps; `--equal-sizes` for Orchestra's clusters of equal size",
+                "gradient steps; local centroids count by images, there equally; "
+                "`--equal-sizes` for Orchestra's clusters of equal size",
     ),
     Rule("correlations", "the mean of the clients' correlation matrices",
         "furlkit.aggregators.correlations:correlations",

@@ -23,7 +23,8 @@ UPDATES = named(
         starts_from_own=True,
         continues=True,
         equation="a second training in a round: FedUSC Eq. 6",
-        printed="as printed: two trainings of a round, in sequence",
+        printed="differs: Eq. 6 is one sum of losses; two trainings of a round, in "
+                "sequence, are a reading of the text beside Eq. 4",
     ),
     Update("own", "the client's model of the last round; the global model at first",
         "furlkit.updates.own:own",

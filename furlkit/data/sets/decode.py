@@ -29,7 +29,7 @@ from furlkit.data.sets.window import (
     develop,
     type_range,
 )
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
@@ -91,10 +91,26 @@ def decode_file(
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
-        raise InputError(
-            f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
-            "all broken files of a folder, pack --skip-broken leaves them out"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
+        "all broken files of a folder, pack --skip-broken leaves them out"
+    )
+
+
+def count_pages(
+    path: Path, reading: Reading, read: Callable[[Path], bytes] | None = None
+) -> int:
+    """Number of images in a file, like `page_count`; an error names the file."""
+    try:
+        return page_count((read or read_file)(path), reading)
+    except FurlkitError:
+        raise
+    except Exception as error:  # Damaged files make PIL raise many kinds.
+        raise _unreadable(path, error) from error
 
 
 def format_of(content: bytes) -> str:
@@ -151,6 +167,8 @@ def read_raw(
         raw = nifti.read_nifti(content, reading.slices, page)
     else:
         raw = None
+    if raw is not None and not raw.values.size:
+        raise ValueError("it has no pixels")
     if raw is not None:
         return raw
     with Image.open(io.BytesIO(content), formats=FORMATS) as file:

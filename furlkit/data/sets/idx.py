@@ -138,6 +138,15 @@ def _check_bound(path: Path, count: int, size: int) -> None:
         )
 
 
+def check_unpacked(path: Path, total: int, size: int) -> None:
+    """Refuse a compressed file that unpacks to far more bytes than images do."""
+    most = max(SMALL, MOST_RATIO * size)
+    if total > most:
+        raise InputError(
+            f"{path}: declares {total:,} bytes, a file of {size:,} may unpack to {most:,}"
+        )
+
+
 def _unpack(path: Path, stream: io.BufferedIOBase, shape: Shape) -> np.ndarray:
     array, done = np.empty(math.prod(shape), np.uint8), 0
     while read := stream.readinto(array[done:].data):

@@ -3,6 +3,7 @@
 MedMNIST has arrays `train_images`, `train_labels`, `test_images`, ... for splits.
 """
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
+from furlkit.data.sets.idx import check_unpacked
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
 from furlkit.data.sets.ranges import span_of, warn_of_few_levels, window_for
 from furlkit.data.sets.window import (
@@ -108,6 +110,10 @@ def _load(path: Path, names: tuple[str, ...], split: str = "") -> dict[str, np.n
         return _columns({k.removeprefix(f"{split}_"): a for k, a in found.items()})
     try:
         with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
+            entries = arrays.zip.infolist()
+            # zipfile unpacks at most the declared bytes.
+            total = sum(entry.file_size for entry in entries)
+            check_unpacked(path, total, os.fstat(file.fileno()).st_size)
             return {name: arrays[name] for name in names if name in arrays.files}
     except FurlkitError:
         raise

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.data.sets.decode import MOST_BYTES
-from furlkit.data.sets.idx import MOST_RATIO, SMALL
+from furlkit.data.sets.idx import check_unpacked
 from furlkit.data.sets.shard import Label, Shard
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.opening import open_regular
@@ -25,6 +25,8 @@ from furlkit.files.opening import open_regular
 EXTRA = "read it after: pip install 'furlkit[parquet]'"
 BATCH = 16  # Rows of Parquet in memory at a time, which may be large images.
 KEPT = 4  # Batches: threads ask for rows nearly in order.
+MUCH = 20  # Images shrink by less; a value that many rows repeat shrinks by more.
+LONGEST_LABEL = 4096  # Characters.
 ROW = "row "
 
 
@@ -146,6 +148,8 @@ def _open_parquet(path: Path, size: int) -> Table:
     file = ParquetFile(path, pre_buffer=False, buffer_size=2**16)
     groups = range(file.metadata.num_row_groups)
     _check_bound(path, file.metadata, size)
+    # Rows that repeat a long value are stored once and take memory for each row.
+    rows = 1 if any(_shrinks(chunk) for chunk in _chunks(file.metadata)) else BATCH
     sizes = [file.metadata.row_group(each).num_rows for each in groups]
     if min(sizes, default=0) < 0:
         raise ValueError("a group has less than 0 rows")
@@ -153,7 +157,7 @@ def _open_parquet(path: Path, size: int) -> Table:
 
     def batches(number: int, column: str) -> Iterator[Any]:
         chosen = list(groups[number:])
-        return file.iter_batches(BATCH, chosen, [column], use_threads=False)
+        return file.iter_batches(rows, chosen, [column], use_threads=False)
 
     return Table(file.schema_arrow, sum(sizes), starts, batches)
 
@@ -162,11 +166,19 @@ def _check_bound(path: Path, metadata: Any, size: int) -> None:
     """Refuse a compressed file that unpacks to far more bytes than images do."""
     groups = (metadata.row_group(each) for each in range(metadata.num_row_groups))
     total = sum(group.total_byte_size for group in groups)
-    most = max(SMALL, MOST_RATIO * size)
-    if total > most:
-        raise InputError(
-            f"{path}: declares {total:,} bytes, a file of {size:,} may unpack to {most:,}"
-        )
+    unpacked = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata))
+    check_unpacked(path, max(total, unpacked), size)
+
+
+def _chunks(metadata: Any) -> Iterator[Any]:
+    """Columns of all groups of rows."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield from (group.column(place) for place in range(group.num_columns))
+
+
+def _shrinks(chunk: Any) -> bool:
+    return chunk.total_uncompressed_size > MUCH * chunk.total_compressed_size
 
 
 def _open_arrow(path: Path, start: bytes) -> Table:
@@ -268,4 +280,7 @@ def _class_names(
 def _values(table: Table, column: str) -> Iterator[Any]:
     for batch in table.batches(0, column):
         batch.column(0).validate(full=True)
-        yield from batch.column(0).to_pylist()
+        for value in batch.column(0).to_pylist():
+            if isinstance(value, str | bytes) and len(value) > LONGEST_LABEL:
+                raise ValueError(f"a label has {len(value):,} characters")
+            yield value

@@ -46,6 +46,7 @@ from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import Limit, capped, cut, limit_of, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
+    check_alone,
     check_together,
     examined,
     of_last_round,
@@ -122,7 +123,8 @@ def _combined(
         name_dominant(clients, shares_of(weights))
     shares = cut(clients, _shares(clients, weights, staleness or 1), limit)
     facts = _facts(clients, _common(options, newest[0]), bn)
-    facts = replace(facts, **_cluster_head(clients, shares))
+    if not privacy:
+        facts = replace(facts, **_cluster_head(clients, shares))
     by_file = listed or how not in ("examples", "uniform")
     given = {"weights": "given"} if by_file else {}
     provenance = provenance_of(options, clients, shares=shares, **given)
@@ -130,6 +132,8 @@ def _combined(
         facts, provenance = privacy.facts(facts), privacy.provenance(options, clients)
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
+    if privacy:
+        privacy.compare_noise(entries)
     rule = catalogue.rules()[options.rule]
     model = _open_parent(options, report, newest[0], names)
     held = state_entries(rule.state, entries)
@@ -165,15 +169,16 @@ def _open(
     values: dict[str, Any], used: dict[str, Any], partition: Partition | None
 ) -> tuple[UploadOptions, list[Client]]:
     rule = catalogue.rules()[values["rule"]]
+    names = _names_of_earlier_uploads(values)
     together = partial(
         check_together,
         several_rounds=used["staleness"] is not None,
         partition=partition,
         statistics=rule.averages and used["bn"] == "average",
-        names=_names_of_earlier_uploads(values),
-        # With noise, values of a client must not decide about another client.
-        sizes=not used.get("noise"),
+        names=names,
     )
+    if used.get("noise"):
+        together = partial(check_alone, partition=partition, names=names)
     opening = partial(_open_client, rule)
     return open_uploads(values, Kind(("checkpoint",), opening, examined, together))
 
@@ -243,7 +248,7 @@ def _made(
         facts = replace(facts, state=state)
     if made := existing_result(options, "checkpoint", provenance, facts, data):
         return made
-    check_release(options.output, facts)
+    check_release(options, facts)
     if not options.dry_run:
         facts = replace(facts, next_clip=job.next_clip())
         header = provenance.header("checkpoint", facts)

@@ -76,13 +76,12 @@ def check_together(
     partition: Partition | None,
     statistics: bool,
     names: frozenset[str],
-    sizes: bool,
 ) -> None:
     """Refuse uploads that do not fit each other.
 
     With `several_rounds`, older models are allowed and may have other parts. If uploads
     have different parts, an upload with exactly the tensors `names` decides, otherwise
-    the most frequent parts. `sizes`: compare the sizes of values too.
+    the most frequent parts.
     """
     newest = of_last_round(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
@@ -98,8 +97,34 @@ def check_together(
         check_same(clients, fact, values, "train all clients from one global model")
     if partition:
         check_members(clients, partition)
-    if sizes:
-        check_sizes(clients, statistics)
+    check_sizes(clients, statistics)
+
+
+def check_alone(
+    clients: list[Client], partition: Partition | None, names: frozenset[str]
+) -> None:
+    """Refuse uploads without a vote among uploads, for --noise.
+
+    With a vote, a single client could exchange all the uploads of a sum, and the noise
+    hides one upload. Each upload was compared with the parent, by `check_parent`; the
+    parent also has the `names` of the tensors. A model of init does not decide which
+    parts clients send: different parts end the round.
+    """
+    if names:
+        check_fit(
+            (client, "has other tensors than the parent; train like the other clients")
+            for client in clients
+            if {entry.name for entry in client.opened.entries} != names
+        )
+    for client in clients[1:]:
+        if _layout(client) != _layout(clients[0]):
+            raise InputError(
+                f"{clients[0].path} and {client.path}: have different tensors; with "
+                "--noise, no vote decides between uploads. Train all clients with one "
+                "--send, and remove the uploads of strangers, or list --members"
+            )
+    if partition:
+        check_members(clients, partition)
 
 
 def _layout(client: Client) -> tuple:

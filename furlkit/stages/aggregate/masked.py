@@ -69,7 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     provenance = replace(provenance, inputs=inputs)
     if made := existing_result(options, "checkpoint", provenance, facts, data):
         return made
-    check_release(options.output, facts)
+    check_release(options, facts)
     with Lockstep([site.opened for site in sites]) as files:
         weight = _weight(files, sites)
         if sites[0].facts.weights == "examples":

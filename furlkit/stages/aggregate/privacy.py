@@ -7,7 +7,7 @@ and decides which facts about the clients a header may have: none but public opt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context
-from math import inf
+from math import inf, prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +17,15 @@ from furlkit.aggregators.private_mean import next_clip, noise_of_sum, update_len
 from furlkit.aggregators.uploads import Uploads
 from furlkit.errors import FurlkitError, InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
-from furlkit.files.container.read import read_head
+from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container, read_head
+from furlkit.files.container.write import RECORD_ENDING, record_of
 from furlkit.files.facts import Provenance
+from furlkit.files.published import KIND
 from furlkit.files.secret import DRAWN_BY, SYSTEM
 from furlkit.inputs.members import read_members
 from furlkit.inputs.uploads import Upload, UploadOptions, provenance_of
+from furlkit.weights import is_batchnorm_statistic
 
 # Options of --noise, by key; the function of the rule gets APPLIED.
 APPLIED = ("clip", "clip_statistics", "noise", "cohort")
@@ -38,6 +42,8 @@ NEEDED = {
 UNTOLD = ("examples", "classes", "loss", "cluster_head", "cluster_losses")
 DIGITS = 6  # Of epsilon in a header.
 SEARCHED = 500  # Files of a folder in which to look for another sum of the round.
+MOST_ROUNDS = 10**9  # Of a history; longer numbers overflow.
+MOST_NOISE = 10  # Times the longest mean of updates; more noise has a warning.
 _COST = (
     "a second sum doubles the cost, which no header would count, and a sum without noise "
     "has no guarantee. Keep the file, or remove the file if nobody has read the model"
@@ -85,6 +91,26 @@ class Privacy(NamedTuple):
         """Provenance that publishes no upload: hashes are facts about clients."""
         hidden = replace(options, anonymous=True)
         return provenance_of(hidden, clients, **{DRAWN_BY: SYSTEM})
+
+    def compare_noise(self, entries: Sequence[Entry]) -> None:
+        """Print the length of the noise beside the longest mean of clipped updates.
+
+        Both follow from public options; lengths of updates are facts about clients.
+        """
+        weights = (each for each in entries if not is_batchnorm_statistic(each.name))
+        count = sum(prod(each.shape) for each in weights if each.dtype.kind == "f")
+        length = self.noise * self.clip * sqrt(count) / self.options["cohort"]
+        text = (
+            f"the noise on the mean has length {length:.3g}, the mean of the clipped "
+            f"updates at most {self.clip:.3g}"
+        )
+        if length <= MOST_NOISE * self.clip:
+            console.info(text)
+        else:
+            console.warn(
+                f"{text}: the model will be noise; a larger --cohort, a smaller --noise "
+                "or a smaller model helps, a smaller --clip does not"
+            )
 
     def next_clip(self, uploads: Uploads) -> float | None:
         """Clip norm of the next round, with --clip-quantile."""
@@ -215,7 +241,15 @@ def _name_end(path: Path | None, parent: CheckpointFacts | None) -> None:
 def _check_number(options: dict[str, Any], clients: Sequence[Upload]) -> None:
     """Without sampling, the number of uploads must be the promised number."""
     count, cohort = len(clients), options["cohort"]
-    if options["sampling_rate"] < 1 or count == cohort:
+    if options["sampling_rate"] < 1:
+        if count > cohort + 4 * sqrt(cohort):
+            console.warn(
+                f"{count} uploads, --cohort {cohort} promises about {cohort}: draws with "
+                f"--sampling-rate {options['sampling_rate']:g} nearly never give so many, "
+                "so epsilon is too small; check --cohort and --sampling-rate"
+            )
+        return
+    if count == cohort:
         return
     if count < cohort:
         found = "1 client has" if count == 1 else f"{count} clients have"
@@ -241,7 +275,10 @@ def _history(path: Path, parent: CheckpointFacts) -> tuple[Rounds, ...]:
     try:
         known = tuple(Rounds(**entry) for entry in entries)
         valid = all(
-            each.noise > 0 and 0 < each.sampling_rate <= 1 and each.rounds > 0
+            1e-9 < each.noise < 1e9
+            and 0 < each.sampling_rate <= 1
+            and type(each.rounds) is int
+            and 0 < each.rounds <= MOST_ROUNDS
             for each in known
         )
     except TypeError:
@@ -263,13 +300,18 @@ def _extended(
     return (*history, Rounds(noise, rate, 1))
 
 
-def check_release(output: Path, facts: CheckpointFacts) -> None:
-    """Refuse a second sum of a round in a folder, if either sum is noisy.
+def check_release(options: UploadOptions, facts: CheckpointFacts) -> None:
+    """Refuse a second sum of a round, if either sum is noisy.
 
     A header counts one sum per round, and the exact mean beside a noisy sum reveals the
-    noise. So a command without --noise searches the folder too.
+    noise; so a command without --noise searches, too. Models and records beside the
+    output and beside the parent tell of a sum; the record remains if the model was moved
+    or removed.
     """
-    for path in (output, *_newest_beside(output)):
+    near = [options.output, *([options.parent] if options.parent else [])]
+    records = [options.record] if options.record else []
+    paths = [options.output, record_of(options.output), *records]
+    for path in dict.fromkeys([*paths, *(each for p in near for each in _newest(p))]):
         known = _sum_in(path, facts.parent)
         if known is None or known.parent != facts.parent:
             continue
@@ -278,28 +320,39 @@ def check_release(output: Path, facts: CheckpointFacts) -> None:
             raise InputError(f"{path}: already has {noisy} of this round; {_COST}")
 
 
-def _sum_in(path: Path, parent: str | None) -> CheckpointFacts | None:
-    """Facts of a model of aggregate, by header alone; None for any other file."""
+def _sum_in(path: Path, parent: str | None) -> "_Sum | None":
+    """Sum of aggregate in a model or a record, by header; None for any other file."""
     try:
         # Few of the files mention the parent, and the others need no parsing.
         if not path.is_file() or (parent or "").encode() not in read_head(path)[0]:
             return None
-        opened, facts = open_checkpoint(path)
+        header = Container(path).header
     except (FurlkitError, OSError):
         return None
-    return facts if opened.header.stage == "aggregate" else None
+    facts = header.facts.get("facts") if header.kind == KIND else header.facts
+    is_sum = header.stage == "aggregate" and header.kind in (KIND, "checkpoint")
+    if not is_sum or not isinstance(facts, dict):
+        return None
+    return _Sum(facts.get("parent"), bool(facts.get("privacy")))
 
 
-def _newest_beside(output: Path) -> list[Path]:
-    """Newest files in the folder of the output, which is not among these files."""
+class _Sum(NamedTuple):
+    """Parent of a sum, and True if the sum is noisy."""
+
+    parent: str | None
+    privacy: bool
+
+
+def _newest(output: Path) -> list[Path]:
+    """Newest models and records in the folder of a file."""
     found = []
-    for path in output.parent.glob("*.safetensors"):
-        try:
-            found.append((path.stat().st_mtime, path))
-        except OSError:
-            continue  # A broken link, or a file that has just been removed.
-    newest = [path for _, path in sorted(found, reverse=True)]
-    return [path for path in newest if path != output][:SEARCHED]
+    for ending in ("*.safetensors", f"*{RECORD_ENDING}"):
+        for path in output.parent.glob(ending):
+            try:
+                found.append((path.stat().st_mtime, path))
+            except OSError:
+                continue  # A broken link, or a file that has just been removed.
+    return [path for _, path in sorted(found, reverse=True)][:SEARCHED]
 
 
 def summary(facts: CheckpointFacts) -> str:

@@ -149,6 +149,11 @@ def _model_lines(model: Checkpoint, a: Architecture) -> Iterator[str]:
     width = f", width {a.width:g}" if a.encoder == "cnn5" else ""
     stem = ", stem of 3x3 without pooling" if a.stem == "small" else ""
     yield f"Architecture: `{a.encoder}`{width}{stem}, {sum(sizes):,} parameters"
+    if model.facts.role == "client":
+        yield (
+            "Origin: the upload of a single client, not the global model; such a model "
+            "reveals more about the client's images"
+        )
     yield f"Output: h, {a.feature_dim} features of an image"
     size = f"{a.image_size} x {a.image_size}"
     yield f"Input: {size} pixels, {counted(a.channels, 'channel')}"

@@ -80,6 +80,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         encoder = below("encoder.", model.tensors)
         facts = {**facts, "content": write(weights, encoder, header)}
     line = f"{weights}: {a.encoder}, h has {a.feature_dim}"
+    if model.facts.role == "client":
+        line += f"; the upload of client {model.facts.client}, not the global model"
     if a.stem == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"
     for name, difference in differences.items():
@@ -165,6 +167,7 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
         "std": model.facts.std,
         "round": model.facts.round,
         **({"reading": model.facts.reading} if model.facts.reading else {}),
+        **({"privacy": model.facts.privacy} if model.facts.privacy else {}),
     }
 
 

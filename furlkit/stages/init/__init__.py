@@ -87,6 +87,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
         reading=_reading(options, known, source).facts() or None,
+        privacy=source.privacy if source else None,
     )  # fmt: skip
     provenance = _provenance(options, facts, contents)
     if existing := unchanged(

@@ -101,6 +101,7 @@ def _open(options: PretrainAlignOptions) -> Inputs:
     z_width(model)
     images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
+    _name_private_images(options)
     index = _drawn(options, index)
     check_batch(images.name, len(index), options.plan.batch_size)
     resolved = {**options.resolved, **encoder_plugin(model)}
@@ -110,6 +111,23 @@ def _open(options: PretrainAlignOptions) -> Inputs:
         options, model, images, index,
         Provenance("pretrain-align", resolved, options.seed, contents),
     )  # fmt: skip
+
+
+def _name_private_images(options: PretrainAlignOptions) -> None:
+    """Warn about images of clients, which a server does not have.
+
+    Without a partition, nothing tells whether clients have the images.
+    """
+    if options.partition is None:
+        console.info(
+            f"{options.data.name}: all images are used as public images; if clients "
+            "have some of them, give --partition P --part public"
+        )
+    elif options.part != "public":
+        console.warn(
+            f"--part {options.part}: these images are images of clients, not public; "
+            "give --part public"
+        )
 
 
 def _drawn(options: PretrainAlignOptions, index: np.ndarray) -> np.ndarray:

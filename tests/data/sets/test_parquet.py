@@ -190,3 +190,38 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert furlkit("pack", path, "-o", tmp_path / "x.st") == 65
     assert "pip install 'furlkit[parquet]'" in capsys.readouterr().err
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from furlkit.data.sets.parquet import read_table
+from furlkit.errors import InputError
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    shard = read_table(Path(sys.argv[1]), True)
+    read = shard.open()
+    for name in shard.names:
+        read(name)
+except InputError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("column", ["image", "label"])
+def test_a_long_value_in_many_rows_takes_memory_once(tmp_path, python, column):
+    """Parquet stores the value once: a small file would take 2,000 MB."""
+    path, rows = tmp_path / "t.parquet", 200
+    long = {"image": bytes(10**7), "label": "x" * 10**7}
+    columns = {"image": [b"image"] * rows, "label": ["label"] * rows}
+    columns[column] = pa.array([long[column]] * rows).dictionary_encode()
+    limit = {"compression": "zstd", "dictionary_pagesize_limit": 2**26}
+    pq.write_table(pa.table(columns), path, **limit)
+    assert path.stat().st_size < 20_000
+    told = python(PEAK, path)
+    *reason, peak = told.splitlines()
+    assert int(peak) < 400_000  # kB
+    if column == "label":
+        assert "t.parquet" in reason[0] and "label" in reason[0]

@@ -47,7 +47,7 @@ def test_bomb_is_refused_in_seconds_and_200_megabytes(tmp_path, python, refused,
     path.write_bytes(len(text).to_bytes(8, "little") + text)
     seconds, megabytes = map(float, python(MEASURED, path).split())
     # 0.2 s as a rule; a machine that is busy may take several times as long.
-    assert seconds < 5
+    assert seconds < 20
     assert megabytes < 200
     output = tmp_path / "output.safetensors"
     refused(tmp_path, 65, (path,), "aggregate", path, "-o", output)

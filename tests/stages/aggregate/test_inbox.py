@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -177,18 +176,13 @@ def test_hidden_names_are_what_is_still_being_copied(world, inbox, run):
 
 def test_it_waits_for_uploads_to_arrive(world, inbox, run, monkeypatch):
     monkeypatch.setattr(inbox_module, "POLL", 0.01)
-    late = inbox / "late"
+    late, whole = inbox / "late", world.clients[2].read_bytes()
+    # After the first look a part arrives: a copy under way is not refused for ever.
+    arriving = iter([whole[:1000], whole])
 
-    def arrive() -> None:
-        whole = world.clients[2].read_bytes()
-        late.write_bytes(whole[:1000])  # A copy under way is not refused for ever.
-        time.sleep(0.05)
-        late.write_bytes(whole)
-
-    sender = threading.Timer(0.05, arrive)
-    sender.start()
-    done = run(*command(world, inbox, "--at-least", 3, "--wait", "2m"))
-    sender.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: late.write_bytes(next(arriving)))
+        done = run(*command(world, inbox, "--at-least", 3, "--wait", "2m"))
     assert done.code == 0, done.err
     assert "2 of 3" in done.err and "left out" not in done.err
     files = ("aggregate", *world.clients, "-o", world.folder / "by_name")

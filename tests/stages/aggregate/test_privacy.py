@@ -63,6 +63,7 @@ def test_equal_commands_give_different_models_with_equal_headers(folder, private
     assert private().code == 0
     first = read_checkpoint(folder / "out")
     (folder / "out").unlink()
+    (folder / "out.record").unlink()
     assert private().code == 0
     second = read_checkpoint(folder / "out")
     assert second.facts == first.facts and second.content != first.content
@@ -98,6 +99,24 @@ def test_no_other_sum_of_the_round_replaces_or_joins_a_noisy_sum(folder, private
     assert done.code == 65 and "noisy sum" in done.err and str(first) in done.err
     assert first.read_bytes() == raw
     assert not (folder / "second.safetensors").exists()
+
+
+def test_a_sum_is_remembered_after_the_model_was_removed(folder, private, run):
+    assert private().code == 0
+    (folder / "out").unlink()
+    for more in ((), ("--record", folder / "other.record"), ("-o", folder / "second")):
+        done = private(*more)
+        assert done.code == 65 and "out.record" in done.err and "noisy sum" in done.err
+    done = run(*words(folder, "mean"))
+    assert done.code == 65 and "out.record" in done.err
+
+
+def test_a_sum_beside_the_parent_is_seen_from_another_folder(folder, private):
+    assert private().code == 0
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    done = private("-o", elsewhere / "out")
+    assert done.code == 65 and str(folder / "out") in done.err
 
 
 @pytest.mark.parametrize("name", ["out", "mean.safetensors"])
@@ -201,8 +220,13 @@ def test_without_noise_the_guarantee_ends_with_a_warning(folder, private, run):
 
 @pytest.mark.parametrize(
     "history",
-    [[], [{"noise": 1}], [{"noise": 0, "sampling_rate": 1, "rounds": 1}], ["a"], 3],
-)
+    [
+        [], [{"noise": 1}], [{"noise": 0, "sampling_rate": 1, "rounds": 1}], ["a"], 3,
+        [{"noise": 1, "sampling_rate": 1, "rounds": 10**400}],
+        [{"noise": 1e-300, "sampling_rate": 1, "rounds": 1}],
+        [{"noise": 1, "sampling_rate": 1, "rounds": 1.5}],
+    ],
+)  # fmt: skip
 def test_a_broken_history_is_refused(folder, private, forge, history):
     assert private().code == 0
     next_round(folder, model(1))
@@ -246,6 +270,85 @@ def test_the_numbers_of_a_guarantee_are_required(folder, run, missing):
     assert done.code == 2 and missing in done.err
 
 
+# --- no upload decides about another upload ---------------------------------------------
+
+
+def test_numbers_of_cluster_losses_do_not_exchange_uploads(folder, private, forge):
+    for k in range(4):
+        forge(folder / f"c{k}", facts={"cluster_losses": [1.0]})
+    done = private()
+    assert done.code == 0 and "left out" not in done.err, done.err
+    assert "7 clients" in done.out
+    assert read_checkpoint(folder / "out").facts.cluster_losses is None
+
+
+@pytest.mark.parametrize("strangers", [1, 4, 6])
+def test_a_vote_about_tensors_ends_the_round(folder, run, forge, strangers):
+    """Before the first sum, no model tells which parts clients send."""
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    for k in range(7):
+        (folder / f"c{k}").rename(inbox / f"c{k}")
+    for k in range(strangers):
+        forge(inbox / f"c{k}", {"projector.w": np.zeros(3, np.float32)})
+    line = ("aggregate", inbox, "--rule", "clip", *NOISE, "--cohort", 7 - strangers)
+
+    done = run(*line, "--parent", folder / "g", "-o", folder / "out")
+    assert done.code == 65 and "different tensors" in done.err, done.err
+    assert not (folder / "out").exists()
+
+
+def test_the_parent_decides_about_tensors_after_the_first_sum(folder, private, forge):
+    assert private().code == 0
+    next_round(folder, model(1))
+    for k in range(6):
+        forge(folder / f"c{k}", {"projector.w": np.zeros(3, np.float32)})
+    done = private()
+    assert done.code == 65 and "c0" in done.err and "parent" in done.err
+
+
+def test_more_uploads_than_sampling_draws_have_a_warning(folder, private):
+    sampled = ("--sampling-rate", 0.01, "--cohort", 1)
+    done = private(*sampled)
+    assert done.code == 0 and "7 uploads" in done.err and "--cohort 1" in done.err
+    assert private(*sampled, "--strict", "--force").code == 65
+
+
+def test_noise_is_compared_with_the_clip_norm(folder, private):
+    done = private("--dry-run")
+    assert done.code == 0 and "noise on the mean has length" in done.err
+    done = private("--noise", 100, "--dry-run")
+    assert "will be noise" in done.err
+    # z C sqrt(2,100 numbers and a few) / 7, for updates of at most C = 2.
+    assert "length 1.31e+03" in done.err and "at most 2:" in done.err
+
+
+def test_init_from_a_noisy_model_keeps_the_history(folder, private, run, tmp_path):
+    start, upload = tmp_path / "g0.safetensors", tmp_path / "u.safetensors"
+    net = ("--data", "digits", "--width", 0.02)
+    train = ("--data", "digits", "--client", "st-mary", "--epochs", 1)
+    noise = ("--rule", "clip", *NOISE[:-1], 1)
+    assert run("init", *net, "-o", start).code == 0
+
+    def noisy_round(name):
+        upload.unlink(missing_ok=True)
+        assert run("local-train", start, *train, "-o", upload).code == 0
+        output = tmp_path / name / "g1.safetensors"
+        done = run("aggregate", upload, "--parent", start, *noise, "-o", output)
+        assert done.code == 0, done.err
+        return output
+
+    first = noisy_round("one")
+    history = read_checkpoint(first).facts.privacy
+    exported = tmp_path / "exported"
+    assert run("export", first, "-o", exported).code == 0
+    for source in (first, exported):
+        assert run("init", *net, "--from", source, "-o", start, "--force").code == 0
+        assert read_checkpoint(start).facts.privacy == history
+    second = read_checkpoint(noisy_round("two")).facts.privacy
+    assert second["history"] == [{"noise": 1, "sampling_rate": 1, "rounds": 2}]
+
+
 def test_weights_of_members_are_refused(folder, private):
     members = folder / "members.txt"
     members.write_text("".join(f"{k} weight=1\n" for k in range(7)))
@@ -275,6 +378,7 @@ def test_statistics_are_left_out_or_clipped_with_the_weights(folder, private):
     found = read_checkpoint(folder / "out")
     assert list(found.tensors) == ["encoder.w"] and not found.facts.statistics
     (folder / "out").unlink()
+    (folder / "out.record").unlink()
     assert private("--clip-statistics", 0.001).code == 0
     found, parent = (read_checkpoint(folder / name) for name in ("out", "g"))
     name = "encoder.bn.running_var"

@@ -177,6 +177,16 @@ def test_other_images_of_the_same_number_are_named_by_the_journal(here, run, for
     assert done.code == 0 and "site.log.jsonl: names other images" in done.err
 
 
+def test_images_that_nothing_confirms_are_not_checked(here, run):
+    """A site's upload away from the record and the journal."""
+    done = run(*membership(model="site"))
+    assert done.code == 0 and "not checked" not in done.err
+    for path in ("site.record", "site.log.jsonl"):
+        Path(path).unlink()
+    done = run(*membership(model="site"), "--force")
+    assert done.code == 0 and "site: " in done.err and "not checked" in done.err
+
+
 # --- membership -----------------------------------------------------------------------
 
 

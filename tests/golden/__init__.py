@@ -1,0 +1,1 @@
+"""Fixed command lines of every command, to compare two versions of furlkit."""
