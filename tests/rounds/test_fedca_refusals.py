@@ -46,7 +46,7 @@ def _world(tmp_path_factory):
 def fedca_files(_world, tmp_path):
     folder = tmp_path / "fedca"
     shutil.copytree(_world, folder)
-    (folder / "out").write_bytes(b"what an earlier command wrote")
+    (folder / "out").touch()
     return folder
 
 

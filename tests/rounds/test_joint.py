@@ -42,7 +42,12 @@ def learn(two_clients, folder, number, client, *more):
     words = ("local-train", two_clients / "p", folder / f"g{number - 1}", "--data")
     words += (two_clients / "d.npz", "--client", client, "--temperature", TAU)
     words += ("--update", "dum", "--mu", 0, "--xi", XI, *PLAN, *more)
-    words += ("--private-out", folder / "draft", "-o", folder / f"l{number}_{client}")
+    words += (
+        "--private-out",
+        folder / f"draft_{client}",
+        "-o",
+        folder / f"l{number}_{client}",
+    )
     assert furlkit(*words) == 0
 
 

@@ -102,7 +102,7 @@ def test_a_client_that_has_no_projector_draws_one_from_the_seed(
 
 def test_a_global_model_of_some_parts_is_evaluated_and_exported(second, tmp_path, run):
     for protocol in ("knn", "linear"):
-        words = ("evaluate", protocol, second, *DIGITS, "-o", tmp_path / "m.json")
+        words = ("evaluate", protocol, second, *DIGITS, "-o", tmp_path / protocol)
         assert furlkit(*words) == 0
     assert furlkit("export", second, "-o", tmp_path / "encoder") == 0
     words = ("embed", second, *DIGITS, "--layer", "z", "-o", tmp_path / "z")

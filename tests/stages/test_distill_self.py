@@ -267,7 +267,12 @@ def test_the_output_is_not_an_input(sure_models, refused, tmp_path):
         sure_models / "p",
     )
     words = ("distill", sure_models / "m", "--teacher", "self", *DIGITS, *part)
-    refused(tmp_path, 2, (sure_models / "p", "uses that file already"), *words)
+    refused(
+        tmp_path,
+        2,
+        (sure_models / "p", "exists and is an output of furlkit partition"),
+        *words,
+    )
 
 
 def test_a_plan_refuses_a_teacher_without_its_file(sure_models, refused, tmp_path):

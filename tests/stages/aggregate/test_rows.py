@@ -125,7 +125,7 @@ def test_uploads_that_do_not_fit(uploads, forge, refused, tmp_path, facts, messa
     forge(uploads[0], facts=facts)
     words = (uploads[0], message)
     output = tmp_path / "d"
-    output.write_bytes(b"what an earlier command wrote")
+    output.touch()
     for more in ((), ("--dry-run",)):
         refused(
             tmp_path, 65, words, "aggregate", "--rule", "dictionary", *uploads, *more,

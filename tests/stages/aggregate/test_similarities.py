@@ -234,7 +234,7 @@ def test_uploads_that_do_not_fit(
 ):
     given = uploads(tmp_path, kind)
     path = forge(given[0], tensors, words)
-    (tmp_path / "e").write_bytes(b"what an earlier command wrote")
+    (tmp_path / "e").touch()
     for more in ((), ("--matrix",), ("--dry-run",)):
         command = ("aggregate", "--rule", "ensemble", *given, *more)
         refused(tmp_path, 65, (path, message), *command, "-o", tmp_path / "e")

@@ -186,7 +186,7 @@ def no_score(refused, tmp_path):
 
     def check(code, words, model, *more):
         output = tmp_path / "score.json"
-        output.write_bytes(b"what an earlier command wrote")
+        output.touch()
         command = ("evaluate", "classifier", model, *more)
         for dry in ((), ("--dry-run",)):
             refused(tmp_path, code, words, *command, *dry, "-o", output)
