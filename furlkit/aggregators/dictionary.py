@@ -14,7 +14,8 @@ model, as in the paper's text on a dictionary without averaging, alpha 0. With t
 global model and alpha above 0, Eq. 9 averages the global models' z.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -22,6 +23,9 @@ import numpy as np
 
 # Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
 DIGITS, REPEATED = 4, 0.1
+ONE_WAY = 0.99  # Length of the mean of unit rows with nearly one direction.
+# Warn above this fraction of rows that another client has too, of SAMPLE rows.
+COPIED, SAMPLE = 0.5, 64
 
 
 def average_features(Z: np.ndarray, z: np.ndarray, alpha: float) -> np.ndarray:
@@ -118,8 +122,47 @@ def repeat_warnings(uploads: Sequence[Any]) -> tuple[str, ...]:
     )
 
 
+def oddities(uploads: Sequence[Any]) -> Iterator[str]:
+    """Texts about clients with rows near one direction, or with another client's rows.
+
+    Rows of random or reversed directions look like rows of another model: no text.
+    """
+    owners: dict[bytes, Any] = {}
+    for upload in uploads:
+        rows, client = upload.rows, upload.facts.client
+        many = repeated(rows) > REPEATED * len(rows)  # See `repeat_warnings`.
+        if len(rows) > 1 and not many and (length := _mean_length(rows)) > ONE_WAY:
+            yield (
+                f"{upload.path}: the {len(rows):,} rows of client {client} have nearly one "
+                f"direction (their mean has length {length:.3f}); the client is hostile "
+                "or the model has collapsed"
+            )
+        digests = _some_digests(rows)
+        others = Counter(owners[each].path for each in digests if each in owners)
+        for path, count in others.items():
+            if count > COPIED * len(digests):
+                yield (
+                    f"{upload.path}: most rows of client {client} are rows of another "
+                    f"client too ({path})"
+                )
+        owners |= {each: upload for each in digests if each not in owners}
+
+
+def _some_digests(rows: np.ndarray) -> list[bytes]:
+    """Least hashes of directions: clients with equal rows have equal ones."""
+    return sorted(sha256(row).digest() for row in _rounded(rows))[:SAMPLE]
+
+
+def _mean_length(rows: np.ndarray) -> float:
+    return float(np.linalg.norm(unit_rows(rows).mean(axis=0, dtype=np.float64)))
+
+
 def repeated(rows: np.ndarray) -> int:
     """Number of rows equal to an earlier row, to DIGITS digits of the direction."""
+    return len(rows) - len(_rounded(rows))
+
+
+def _rounded(rows: np.ndarray) -> set[bytes]:
+    """Directions of the rows, to DIGITS digits."""
     # Adding 0 turns -0 into 0, with other bytes.
-    rounded = np.round(unit_rows(rows), DIGITS) + 0
-    return len(rows) - len({row.tobytes() for row in rounded})
+    return {row.tobytes() for row in np.round(unit_rows(rows), DIGITS) + 0}

@@ -6,6 +6,8 @@ locks/NAME                 held while images are decoded
 
 Files are written completely or not at all: processes may share the cache and be killed.
 Users may delete any of these files at any time.
+The checksum of images finds damage, not forgery: whoever may write into the folder may
+write other images, notes and checksums, so the folder is the user's alone.
 """
 
 import fcntl

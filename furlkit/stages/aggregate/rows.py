@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.aggregators.dictionary import distinct_rows, mixed_order
+from furlkit.aggregators.dictionary import distinct_rows, mixed_order, oddities
 from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.catalogue import RULES, load, rules
 from furlkit.errors import InputError, UsageError
@@ -37,6 +37,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     partitions = [client.partition for client in clients]
     most, option = limit_of(options.settings["max_share"], partitions)
     name_repeats(clients)
+    for text in oddities(clients):
+        console.warn(text)
     if options.anonymous:
         _name_small(clients)
     clients = _distinct(clients, options.settings["distinct"])

@@ -142,6 +142,27 @@ def test_a_row_that_is_too_long_is_refused_with_its_client(shared, refused, tmp_
     refused(tmp_path, 65, [files[1], "client 1", "length 3"], *line)
 
 
+def test_rows_near_one_direction_are_named(shared, combine):
+    """Noise hides the repetition, and not the common direction."""
+    rows = unit_rows(directions(1, 1) + 0.02 * directions(9, 40))
+    files = [shared(0, directions(0)), shared(1, rows), shared(2, directions(2))]
+    said = combine("dictionary", *files)
+    assert said.count("\n") == 1 and str(files[1]) in said
+    assert "client 1" in said and "one direction" in said
+
+
+@pytest.mark.parametrize("count, named", [(24, True), (16, True), (8, False)])
+def test_slightly_changed_rows_of_another_client_are_named(
+    shared, combine, count, named
+):
+    rows = directions(1, 24).copy()
+    rows[:count] = directions(7, 24)[:count] * (1 + 1e-7)
+    files = [shared(0, directions(7, 24)), shared(1, rows), shared(2, directions(2))]
+    said = combine("dictionary", *files)
+    assert said.count("\n") == named
+    assert (str(files[1]) in said and f"client too ({files[0]})" in said) is named
+
+
 def test_rows_of_another_client_are_named(shared, combine):
     files = [
         shared(0, directions(7)),
