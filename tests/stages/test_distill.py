@@ -22,9 +22,9 @@ def ensemble_of(folder, name, embedding=(), more=()):
     files = [folder / f"{name}_{client}" for client in CLIENTS]
     for client, path in zip(CLIENTS, files, strict=True):
         words = ("embed", folder / f"c{client}", *DIGITS, *part, *embedding)
-        assert furlkit(*words, "-o", path) == 0
+        assert furlkit(*words, "--force", "-o", path) == 0
     words = ("aggregate", "--rule", "ensemble", *files, *more)
-    assert furlkit(*words, "-o", folder / name) == 0
+    assert furlkit(*words, "--force", "-o", folder / name) == 0
     return folder / name
 
 
@@ -357,7 +357,7 @@ def test_the_text_s_h_goes_through_every_stage(three_models, tmp_path, embedding
             *preset,
             *embedding,
         )
-        assert furlkit(*words, "-o", path) == 0
+        assert furlkit(*words, "--force", "-o", path) == 0
     ensemble, model = tmp_path / "e", tmp_path / "g"
     words = (
         "distill",
