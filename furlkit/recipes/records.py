@@ -18,6 +18,7 @@ from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import short
 from furlkit.files.contents import content_of
 from furlkit.files.opening import LONGEST_JSON, read_bytes
+from furlkit.files.receipts import MADE
 from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, noted_in, record_path
 from furlkit.recipes.read import DEFAULTS, NAME, Recipe, Run, Stage
@@ -115,10 +116,15 @@ def changed_presets(folder: Path) -> list[str]:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Folder of a planned run, or the folders of planned runs below."""
-    if (folder / "plan" / JSON).exists():
-        return [folder]
-    below = sorted(path.parents[1] for path in folder.glob(f"**/plan/{JSON}"))
+    """Folder of a planned run, and the folders of planned runs below.
+
+    A folder with a plan that was never carried out is left out if runs are below: printing
+    a plan writes such a folder.
+    """
+    found = sorted(path.parents[1] for path in folder.glob(f"**/plan/{JSON}"))
+    below = [each for each in found if each != folder]
+    if folder in found and ((folder / MADE).exists() or not below):
+        return [folder, *below]
     return below or [folder]
 
 

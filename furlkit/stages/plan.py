@@ -12,10 +12,15 @@ from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.lock import holding
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.planned import check_planned, data_warnings
+from furlkit.inputs.planned import (
+    check_count,
+    check_planned,
+    check_uploads,
+    data_warnings,
+)
 from furlkit.inputs.settings import fill
 from furlkit.recipes import places, records
-from furlkit.recipes.expand import Plan, expand, noted_in
+from furlkit.recipes.expand import Plan, Step, expand, noted_in
 from furlkit.recipes.finished import changed_code, command_name
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.hq import as_hq
@@ -142,11 +147,18 @@ def _check(plan: Plan, recipe: Recipe, options: PlanOptions, check: Check) -> No
     if not options.allow_outside:
         places.check_places(plan, options.given)
     last = {step.stage: step.round for step in plan.steps}
+    checked: dict[str, dict[str, Any]] = {}  # Values of the last sample of a stage.
     for step in plan.samples:
         where = f"{plan.run.recipe.path}: [stages] {step.stage}"
         try:
             values = check(step.command)
             check_planned(values, last.get(step.stage))
+            check_count(values, step.reads)
+            if step.command[0] == "aggregate":
+                for stage in _writers(plan, step):
+                    if "update" in checked.get(stage, ()):
+                        check_uploads(checked[stage], values, last[stage] or 0)
+            checked[step.stage] = values
         except FurlkitError as error:
             raise InputError(f"{where}: {error}") from error
         command = COMMANDS[command_name(step)]
@@ -155,3 +167,9 @@ def _check(plan: Plan, recipe: Recipe, options: PlanOptions, check: Check) -> No
         places.check_written(plan, step, values)
         if not options.allow_outside:
             places.check_folders(plan, step, values, options.given)
+
+
+def _writers(plan: Plan, reader: Step) -> set[str]:
+    """Stages of the steps that write the files a step reads."""
+    read = {*reader.reads}
+    return {step.stage for step in plan.steps if not read.isdisjoint(step.writes)}

@@ -83,7 +83,14 @@ def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     if values["left"]:
         yield from left(values["runs"])
         return
-    folders = [each for folder in values["runs"] for each in records.runs_in(folder)]
+    folders = []
+    for folder in values["runs"]:
+        runs = records.runs_in(folder)
+        folders += runs
+        if folder not in runs and (folder / receipts.NOTED).exists():
+            console.info(
+                f"{folder}: is planned and was never run; {counted(runs, 'run')} below"
+            )
     found = [_look(folder, len(folders) > 1) for folder in folders]
     while values["watch"] and not values["scores"]:
         console.clear()

@@ -765,3 +765,49 @@ def test_every_change_of_a_stage_has_words(recipe, run):
         done = run("plan", "recipe.toml", f"knn={options}", "-o", "run.mk")
         assert done.code == 0 and "knn changes: " in done.err
         assert "changes: ;" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("train", "average", "words"),
+    [
+        (
+            "--update astw --cycle 3 --exchanges 1",
+            "--rule fedadam",
+            ("astw", "fedadam"),
+        ),
+        ("--update astw --cycle 3 --exchanges 1", "--rule l-dawa", ("astw", "l-dawa")),
+        ("--scaffold", "--rule clip --clip 1", ("--scaffold", "--rule clip")),
+    ],
+)
+def test_a_rule_that_cannot_combine_the_uploads_is_refused(run, train, average, words):
+    """Before any training: the first exchange of all parts would end the run."""
+    recipe = ROOT / "examples/fedsimclr/recipe.toml"
+    given = ("data=digits", f"train={train}", f"average={average}", "--dry-run")
+    done = run("plan", recipe, *given)
+    assert (done.code, done.out) == (65, "")
+    assert "[stages] average" in done.err and all(word in done.err for word in words)
+
+
+@pytest.mark.parametrize(
+    ("train", "average"),
+    [
+        ("--update astw --cycle 3 --exchanges 1", "--rule median"),
+        ("--update astw --cycle 3 --exchanges 3", "--rule fedadam"),
+        ("--update fedu", "--rule fedadam"),
+    ],
+)
+def test_rules_that_combine_the_uploads_are_planned(run, train, average):
+    recipe = ROOT / "examples/fedsimclr/recipe.toml"
+    preset = ("preset=fedbyol",) if "fedu" in train else ()
+    given = ("data=digits", f"train={train}", f"average={average}", "--dry-run")
+    done = run("plan", recipe, *preset, *given)
+    assert done.code == 0, done.err
+
+
+def test_more_images_than_the_dataset_has_are_refused(run):
+    recipe = ROOT / "examples/fedca/recipe.toml"
+    done = run("plan", recipe, "data=digits", "public=digits", "--dry-run")
+    assert (done.code, done.out) == (65, "")
+    assert "--images 3200: digits has 1,438" in done.err
+    few = ("align=--images 300", "--dry-run")
+    assert run("plan", recipe, "data=digits", "public=digits", *few).code == 0

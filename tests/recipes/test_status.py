@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,6 +226,30 @@ def test_several_runs_take_one_line_each(done_before, run):
     lines = run("status", "both", "exp", "--json").out.splitlines()
     assert [json.loads(line)["done"] for line in lines] == [0, 0, 11]
     assert "exp\nround" in run("status", "both", "exp", "--scores").out
+
+
+def test_a_plan_that_was_only_printed_hides_no_run(done_before, run):
+    shutil.copytree("exp", "all/one", copy_function=shutil.copy2)
+    shutil.copytree("exp", "all/two", copy_function=shutil.copy2)
+    assert run("plan", "recipe.toml", "out=all").code == 0
+    done = run("status", "all")
+    assert [line.partition(":")[0] for line in done.out.splitlines()] == [
+        "all/one", "all/two",
+    ]  # fmt: skip
+    assert "all: is planned and was never run; 2 runs below" in done.err
+    told = json.loads(run("report", "all", "-o", "page.html", "--json").out)
+    assert told["runs"] == ["all/one", "all/two"]
+
+
+def test_a_run_with_runs_below_does_not_add_their_files_up(done_before, run):
+    shutil.copytree("exp", "exp/again", copy_function=shutil.copy2)
+    done = run("status", "exp")
+    assert [line.partition(":")[0] for line in done.out.splitlines()] == [
+        "exp", "exp/again",
+    ]  # fmt: skip
+    assert run("report", "exp", "--tables", "csv", "-o", "page.html").code == 0
+    rows = Path("csv/scores.csv").read_text().splitlines()[1:]
+    assert len(rows) == len(set(rows)) == 6
 
 
 def test_clients_of_a_round_that_are_missing_are_named(done_before, run):

@@ -165,6 +165,22 @@ def test_the_heads_of_astw_travel_in_the_last_rounds_of_a_cycle(rounds):
         )
 
 
+def test_a_rule_that_compares_with_the_parent_names_the_heads_it_lacks(
+    rounds, tmp_path, capsys
+):
+    how = ("--update", "astw", "--cycle", 3, "--exchanges", 1)
+    folder = rounds("astw-rule", *how, count=3)
+    parent = ("--parent", folder / "g2", "--state-out", tmp_path / "state")
+    words = ("aggregate", "--rule", "fedadam", folder / "c3_0", *parent)
+    capsys.readouterr()
+    assert furlkit(*words, "-o", tmp_path / "g3") == 65
+    said = capsys.readouterr().err
+    assert f"{folder / 'g2'}: has no tensor projector" in said
+    assert "--rule fedadam" in said and "--update astw" in said
+    plain = ("aggregate", "--rule", "median", folder / "c3_0", "-o", tmp_path / "g3")
+    assert furlkit(*plain) == 0
+
+
 def test_a_client_that_comes_late_starts_from_the_heads_that_init_drew(
     rounds, round_of_files, tmp_path
 ):

@@ -23,6 +23,7 @@ from furlkit.files.journal import (
 from furlkit.files.metrics import as_metrics, read_json
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 from furlkit.files.partition import read_partition
+from furlkit.files.receipts import NOTED
 from furlkit.reports.conditions import stale_files
 from furlkit.reports.explain import class_names
 from furlkit.reports.ledger import RECEIVED, SENT, ledger_of
@@ -182,8 +183,11 @@ def collect(
     `kept`: records, and folders of records, that complete the headers of files.
     """
     with console.collected() as warned:
+        others = _runs_below(folder)
         files = read_files([folder, *kept])
+        files = [file for file in files if others.isdisjoint(file.path.parents)]
         metrics, results = _documents(folder)
+        metrics = [each for each in metrics if others.isdisjoint(each[0].parents)]
         ledger = ledger_of(files)
         models = [
             f for f in files if (f.stage, f.kind) == ("local-train", "checkpoint")
@@ -222,6 +226,12 @@ def collect(
         hashes=tuple(_hashes(files, folder)),
         methods=_methods(files, metrics),
     )
+
+
+def _runs_below(folder: Path) -> set[Path]:
+    """Folders of further planned runs, of which the page has sections of their own."""
+    found = {path.parents[1] for path in folder.glob(f"**/{NOTED}")}
+    return found - {folder}
 
 
 def _place(training: Training) -> tuple:

@@ -553,6 +553,12 @@ def _open_parent(
         if name not in opened and within(part_of(name), rule.adds):
             continue
         stored = opened.aliases.get(name, name)
+        if stored not in opened and rule.parent:
+            raise InputError(
+                f"{options.parent}: has no tensor {name}, of which --rule {rule.name} "
+                f"computes the change in {client.path}; the round before had uploads "
+                "without this part, as with --update astw; give --rule mean or median"
+            )
         opened.expect(stored, entry.dtype.name, *entry.shape)
     return opened
 
