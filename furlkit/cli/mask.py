@@ -90,7 +90,8 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
                      "site; see `furlkit sign`."),
             Option("weights", Choice(("uniform", "examples")), "uniform",
                    "Weight of the site: 1, or the number of images, which is masked, too. "
-                   "All sites choose the same."),
+                   "All sites choose the same, in every round: two sums with different "
+                   "weights give a rough copy of the models of two sites."),
             Option("new-roster", Flag(), False,
                    "Accept other KEYs than in the round before, if a site joins, leaves or "
                    "has a new key. The server subtracts a sum without the site from a sum "

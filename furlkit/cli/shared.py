@@ -317,7 +317,10 @@ def _check_outputs(entry: catalogue.Command, values: dict[str, Any]) -> None:
                 # Here, because a first run does not need the modules for headers.
                 from furlkit.files.replaceable import check_replaceable
 
-                check_replaceable(Path(path), flag, entry.name, kind.kinds, client)
+                check_replaceable(
+                    Path(path), flag, entry.name, kind.kinds, client,
+                    force="force" in entry.options,
+                )  # fmt: skip
 
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:

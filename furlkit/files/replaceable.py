@@ -40,11 +40,18 @@ def protocol_of(command: str) -> str:
 
 
 def check_replaceable(
-    path: Path, flag: str, command: str, kinds: tuple[str, ...], client: Any = None
+    path: Path,
+    flag: str,
+    command: str,
+    kinds: tuple[str, ...],
+    client: Any = None,
+    *,
+    force: bool = True,
 ) -> None:
     """Refuse an output that would replace a file of another command or program.
 
-    A table has no mark: `compare` reads the heading (`check_same_table`).
+    A table has no mark: `compare` reads the heading (`check_same_table`). `force`: the
+    command has --force.
     """
     if kinds[0] in ("table", "folder") or not path.is_file() or not path.stat().st_size:
         return
@@ -55,14 +62,14 @@ def check_replaceable(
     else:
         problem = _header_problem(path, command, kinds, client)
     if problem:
-        raise refusal(path, flag, problem)
+        raise refusal(path, flag, problem, force)
 
 
-def refusal(path: Path, flag: str, problem: str) -> UsageError:
+def refusal(path: Path, flag: str, problem: str, force: bool = True) -> UsageError:
     """Error for a file that a command does not replace."""
+    remedy = "give --force to replace the file" if force else "remove the file"
     return UsageError(
-        f"{flag} {path}: exists and {problem}; choose another name, or give --force to "
-        "replace the file"
+        f"{flag} {path}: exists and {problem}; choose another name, or {remedy}"
     )
 
 

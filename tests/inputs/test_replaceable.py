@@ -72,6 +72,8 @@ def test_a_file_of_the_user_is_not_replaced(name, key, tmp_path, run, monkeypatc
     done = run(*words_of(name, option, path))
     assert done.code == 2, done.err
     assert str(path) in done.err and "exists" in done.err
+    offered = "force" in catalogue.COMMANDS[name].options
+    assert ("--force" in done.err) == offered
     assert path.read_text() == "a day's work\n"
 
 

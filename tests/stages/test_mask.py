@@ -306,6 +306,19 @@ def test_a_run_keeps_its_keys(sites, run, refused, forge):
     some.mask()
 
 
+def test_a_run_keeps_its_weights(sites, refused, forge):
+    """Of an equal and an unequal sum of two sites, the server solves for both models."""
+    some = sites()
+    some.mask()
+    for name in some.names:
+        forge(some.path("upload", name), facts={"round": 2})
+    words = some.words("s0", "--weights", "examples")
+    expected = [some.used("s0"), "round 1", "--weights uniform"]
+    refused(some.world.folder, 65, expected, *words)
+    refused(some.world.folder, 65, expected, *words, "--new-roster")
+    some.mask()
+
+
 def test_new_keys_do_not_open_a_masked_round_again(sites, run, refused, forge):
     some = sites()
     some.mask()
@@ -351,6 +364,21 @@ def test_a_missing_list_and_a_copy_of_the_secret_are_noticed(sites, run, refused
     refused(folder, 65, [some.used("s0"), "no list"], *some.words("s0"))
     assert some.key("s0", "--renew").code == 0
     assert run(*some.words("s0")).code == 0
+
+
+def test_a_new_key_replaces_no_other_list(sites, run, refused, forge):
+    """A list of another run, whose secret key was moved; and a file of the user."""
+    some = sites()
+    some.mask()
+    for name in some.names[:2]:
+        some.path("key", name).unlink()
+        some.path("secret", name).rename(some.world.folder / f"moved_{name}")
+    forge(some.world.model, facts={"run": "another"})
+    some.used("s1").write_text("notes")
+    for name in some.names[:2]:
+        used, words = some.used(name), some.key_words(name)
+        refused(some.world.folder, 65, [used, "--secret-out"], *words)
+        assert run(*words, "--renew").code == 0
 
 
 HOLD = """

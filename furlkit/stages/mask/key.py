@@ -53,7 +53,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         secret = existing or new_secret()
         if existing is None:
             # After a crash in between, the list is of another key, which is refused.
-            start_list(options.secret_out, secret, facts)
+            start_list(options.secret_out, secret, facts, options.renew)
             write_key(options.secret_out, SECRET, secret, facts)
         data["key"] = public_of(secret).hex()
         data["content"] = write_key(options.output, PUBLIC, public_of(secret), facts)

@@ -1,8 +1,9 @@
 """Masks that a site has used: a file beside the secret key.
 
 Two different uploads with one mask reveal the difference of the uploads. The sum of all
-sites minus a sum without a site is the model of this site. So a site masks one upload in
-a round, and for the same sites as in the round before.
+sites minus a sum without a site is the model of this site; two sums with different weights
+have two sites' models, too. So a site masks one upload in a round, and for the same sites
+with the same weights as in the round before.
 
 `mask key` writes the file together with the secret key. The first line names the key, the
 site and the run; every further line is a use.
@@ -38,7 +39,7 @@ def used_of(secret: Path) -> Path:
     return secret.with_name(f"{secret.name}.used")
 
 
-def start_list(secret: Path, key: bytes, facts: KeyFacts) -> None:
+def start_list(secret: Path, key: bytes, facts: KeyFacts, renew: bool) -> None:
     """Write the list of a new secret key; a key of the same site and run keeps the uses.
 
     Otherwise a server could ask for new keys, and for the masked uploads of a round again.
@@ -51,7 +52,14 @@ def start_list(secret: Path, key: bytes, facts: KeyFacts) -> None:
                 "run; a site with two keys can mask a round twice. Use that key, or give "
                 "its --secret-out and --renew"
             )
-    _write(secret, key, facts, _list_of(path, facts) or [])
+    uses = _list_of(path, facts)
+    if uses is None and not renew and path.exists():
+        raise InputError(
+            f"{path}: exists and is no list of client {facts.client} in run {facts.run}; "
+            "a key without its list is refused. Choose another --secret-out; --renew "
+            "replaces the file"
+        )
+    _write(secret, key, facts, uses or [])
 
 
 def _list_of(path: Path, facts: KeyFacts) -> list[Use] | None:
@@ -64,7 +72,7 @@ def _list_of(path: Path, facts: KeyFacts) -> list[Use] | None:
 
 
 def check_unused(secret: Key, use: Use, new_roster: bool) -> None:
-    """Refuse another upload in a round, and other keys than in the round before."""
+    """Refuse another upload in a round, and other keys or weights than in the last."""
     path, uses = used_of(secret.path), _uses_of(secret)
     if use in uses:  # Gives the same bytes.
         return
@@ -74,6 +82,12 @@ def check_unused(secret: Key, use: Use, new_roster: bool) -> None:
             "another model or other --weights; two masked files of a round can reveal "
             "the model of a site. If the masked file has not left this site, remove the "
             "line of the round; otherwise start a new run: furlkit init --from"
+        )
+    if uses and uses[-1].weights != use.weights:
+        raise InputError(
+            f"{path}: round {uses[-1].round} had --weights {uses[-1].weights}, this round "
+            f"has {use.weights}; a sum with equal weights and a sum with other weights can "
+            f"reveal the models of sites. Give --weights {uses[-1].weights}, at every site"
         )
     if uses and uses[-1].roster != use.roster and not new_roster:
         raise InputError(
