@@ -126,6 +126,11 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
                 f"--preset {name}: [{'.'.join(stage)}] sets {key!r}; a preset cannot "
                 f"name an output file, so type --{key}"
             )
+        if key == "force":
+            raise UsageError(
+                f"--preset {name}: [{'.'.join(stage)}] sets {key!r}; a preset cannot "
+                f"decide about existing files, so type --{key}"
+            )
     context.default_map = {
         by_name[key].key: _typed(name, by_name[key], value)
         for key, value in table.items()

@@ -14,7 +14,12 @@ from typing import Any
 
 from furlkit.errors import DiskError, InputError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
+from furlkit.files.opening import (
+    LONGEST_LIST,
+    open_in_place,
+    open_regular,
+    read_bytes,
+)
 
 # Entries of a start about versions and instruction set, which decide the rounding.
 DECISIVE = ("furlkit", "torch", "numpy", "cpu", "isa")
@@ -29,8 +34,21 @@ class Journal:
         name = output.name.removesuffix(".safetensors")
         self.path = output.with_name(name + ".log.jsonl")
 
+    def check_replaceable(self) -> None:
+        """Refuse to replace a file of another program."""
+        if not self.path.is_file():
+            return
+        with open_regular(self.path) as stream:
+            begin = stream.read(1)
+        if begin not in (b"", b"{"):
+            raise InputError(
+                f"{self.path}: exists and is no journal; the journal of the output would "
+                "replace the file: move the file, or choose another name"
+            )
+
     def rewind(self, step: int) -> None:
         """Drop the lines after `step`, because these steps are about to be repeated."""
+        self.check_replaceable()
         lines = self.read() if step else []
         kept = [line for line in lines if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)

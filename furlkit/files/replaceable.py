@@ -50,10 +50,11 @@ def check_replaceable(
 ) -> None:
     """Refuse an output that would replace a file of another command or program.
 
-    A table has no mark: `compare` reads the heading (`check_same_table`). `force`: the
-    command has --force.
+    A table has no mark: `compare` reads the heading (`check_same_table`). A record
+    belongs to an output (`inputs.records`). `force`: the command has --force.
     """
-    if kinds[0] in ("table", "folder") or not path.is_file() or not path.stat().st_size:
+    elsewhere = kinds[0] in ("table", "folder", "record")
+    if elsewhere or not path.is_file() or not path.stat().st_size:
         return
     if kinds[0] in ("picture", "page", "rules"):
         problem = _text_problem(path, command, kinds[0])

@@ -17,8 +17,11 @@ Result = tuple[str, dict[str, Any]]
 def existing_scores(options: Any, known: dict[str, Any]) -> dict[str, Any] | None:
     """Return the document of an earlier run; `known`: entries known in advance."""
     how = Provenance("evaluate", **_origin(options, known))
-    existing = unchanged(options, Output(options.output, "metrics", how, known))
+    output = Output(options.output, "metrics", how, known)
+    existing = unchanged(options, output)
     if existing is None:
+        if isinstance(options, Computing):
+            Journal(output.path).check_replaceable()  # Before the work.
         return None
     earlier_result(options.output, existing[0].content)
     return existing[0].facts

@@ -26,7 +26,7 @@ def check_places(outputs: Sequence[Path]) -> None:
 
 def check_place(record: Path) -> Header | None:
     """Return the header of an existing record; raise if another file is there."""
-    if not record.exists():
+    if not record.exists() or (record.is_file() and not record.stat().st_size):
         return None
     try:
         header = Container(record).header

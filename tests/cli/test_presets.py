@@ -490,6 +490,7 @@ def test_a_preset_from_a_file(tmp_path):
     [
         ("[init]\nwidht = 1\n", 2, ("[init]", "'widht'")),
         ("[init]\noutput = 'x'\n", 2, ("[init]", "'output'")),
+        ("[init]\nforce = true\n", 2, ("[init]", "type --force")),
         ("[partition]\nclients = 3\n", 2, ("[init]",)),
         ("[init]\nencoder = 'cnn6'\n", 2, ("--encoder", "cnn6")),
         ("[init]\nprojector = ['wide']\n", 2, ("--projector", "wide")),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from furlkit.errors import DiskError
+from furlkit.errors import DiskError, InputError
 from furlkit.files.journal import Journal
 
 
@@ -52,6 +52,16 @@ def test_a_line_that_was_cut_short_ends_the_usable_part(tmp_path, rest):
     journal.rewind(9)
     journal.write({"step": 2})
     assert lines(journal) == [{"step": 1}, {"step": 2}]
+
+
+def test_a_file_of_the_user_is_not_replaced(tmp_path):
+    journal = Journal(tmp_path / "c.safetensors")
+    journal.path.write_text("a day's work\n")
+    with pytest.raises(InputError, match="c.log.jsonl: exists and is no journal"):
+        journal.rewind(0)
+    assert journal.path.read_text() == "a day's work\n"
+    journal.path.write_text("")
+    journal.rewind(0)
 
 
 def test_two_outputs_never_share_a_journal(tmp_path):

@@ -361,6 +361,9 @@ def test_a_record_replaces_no_file_and_no_record_of_another_output(fedca, run, r
         command = (*words, "--record", taken, "-o", second)
         refused(fedca.folder, 65, [taken, "no record"], *command)
         refused(fedca.folder, 65, [taken, "no record"], *command, "--force")
+    text.write_text("")
+    assert run(*words, "--record", text, "-o", second).code == 0
+    second.unlink()
     other = ("aggregate", *fedca.files("upload")[:2], "--record", record)
     refused(fedca.folder, 65, [record, "another file"], *other, "-o", second)
     assert run(*other, "-o", first).code == 0

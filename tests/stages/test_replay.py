@@ -325,6 +325,17 @@ def test_a_folder_that_leads_to_a_compared_file_is_not_written_to(
     refused(world.folder, 2, [mean, "compared file"], *line)
 
 
+def test_run_replaces_no_file_of_the_user(made, tmp_path, run):
+    line = ("replay", made[0], "--depth", 1, "--run", "--into", tmp_path / "again")
+    assert run(*line).code == 0
+    (copy,) = (tmp_path / "again").rglob(made[0].name)
+    assert run(*line).code == 0  # An earlier replay.
+    copy.write_text("a day's work")
+    outcome = run(*line)
+    assert outcome.code == 2 and "--into" in outcome.err and str(copy) in outcome.err
+    assert copy.read_text() == "a day's work"
+
+
 def test_names_that_look_like_options_are_paths(made, world, run, monkeypatch):
     monkeypatch.chdir(world.folder)
     folder = world.folder / f"--report={world.folder}"

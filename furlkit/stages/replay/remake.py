@@ -19,6 +19,7 @@ from typing import Any
 
 from furlkit import catalogue, console
 from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.replaceable import check_replaceable
 from furlkit.files.secret import DRAWN_BY, SECRET, fingerprint_of, read_secret
 from furlkit.inputs.secrets import check_fingerprint
 from furlkit.inputs.settings import fill
@@ -107,6 +108,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
         remakes = _remakes(options, into)
         if options.run:
             remakes = [_bounded(remake) for remake in remakes]
+            _check_replaceable(remakes)
             yield from _run_all(remakes)
         else:
             commands = [remake.words for remake in remakes if remake.words]
@@ -208,6 +210,17 @@ def _check_into(into: Path, remakes: list[Remake]) -> None:
             raise UsageError(
                 f"--into {into}: contains {path}, a compared file or an input; name a new "
                 "folder"
+            )
+
+
+def _check_replaceable(remakes: list[Remake]) -> None:
+    """Refuse to replace files in --into that an earlier replay has not written."""
+    for remake in remakes:
+        header, output = remake.link.header, remake.output
+        if not remake.open and output.exists():
+            client = header.facts.get("client")
+            check_replaceable(
+                output, "--into", header.stage, (header.kind,), client, force=False
             )
 
 
