@@ -24,5 +24,5 @@ def metrics():
 def drawn(monkeypatch):
     """The figures that a plot would save."""
     figures = []
-    monkeypatch.setattr(style, "save", lambda figure, *_: figures.append(figure))
+    monkeypatch.setattr(style, "save", lambda figure, *_, **__: figures.append(figure))
     return figures

@@ -121,7 +121,7 @@ def drawn(monkeypatch, given):
 
     seen = []
     monkeypatch.setattr(plot_tsne, "lay_out", lambda rows, *_: (rows[:, :2], 0.0))
-    monkeypatch.setattr(style, "save", lambda *_: None)
+    monkeypatch.setattr(style, "save", lambda *_, **__: None)
     monkeypatch.setattr(clouds, "draw_clouds", lambda *args: seen.append(args))
     draw(given)
     return seen[0][:3]
@@ -268,7 +268,7 @@ def test_clients_are_laid_out_together_and_coloured_by_client(
     features, tmp_path, monkeypatch, known
 ):
     figures = []
-    monkeypatch.setattr(style, "save", lambda figure, *_: figures.append(figure))
+    monkeypatch.setattr(style, "save", lambda figure, *_, **__: figures.append(figure))
     paths = []
     for client, first in ((4, 0), (1, 40)):
         index, mean = np.arange(first, first + 40), np.eye(10)[client]
