@@ -113,8 +113,9 @@ def _other_round(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Description of the file's client or round, if another one is expected."""
     for name in ("client", "round"):
         was, now = old.get(name), new.get(name)
-        if was is not None and now is not None and was != now:
-            return f"is of {name} {short(was)}, this output is of {name} {now}"
+        if was is not None and name in new and was != now:
+            this = f"no {name}" if now is None else f"{name} {now}"
+            return f"is of {name} {short(was)}, this output is of {this}"
     return ""
 
 

@@ -117,6 +117,7 @@ def _rounds(tmp_path_factory, _world):
             ("evaluate", "knn", "g1.safetensors", *DIGITS, "-o", "knn.json"),
             ("plot", "curve", "knn.json", "-o", "curve.png"),
             ("embed", "g1.safetensors", *DIGITS, "-o", "rows.safetensors"),
+            ("embed", "client_0.safetensors", *DIGITS, "-o", "rows_0.safetensors"),
         ):
             assert furlkit(*words, "-q") == 0
     return folder
@@ -138,6 +139,9 @@ OTHERS = {
         "client_0.safetensors", "local-train",
     ),
     "another client": ((*TRAIN, 1), "r2_0.safetensors", "client 0"),
+    "the mean instead of a client": (
+        ("embed", "g1.safetensors", *DIGITS), "rows_0.safetensors", "client 0",
+    ),
     "another round": ((*TRAIN, 0), "client_0.safetensors", "round 1"),
     "clients of another round": (
         (*TRAIN, "0-1"), "client_{client}.safetensors", "round 1",

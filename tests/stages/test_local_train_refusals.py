@@ -199,7 +199,7 @@ def test_paths_that_would_overwrite_each_other(refused, five_clients, tmp_path):
 def test_a_round_after_the_end_of_a_cosine(refused, train, tmp_path):
     model = tmp_path / "g1.st"
     assert furlkit("aggregate", train("c")[1], "-o", model) == 0
-    second = train("c", "--schedule-rounds", 2, model=model)[1]
+    second = train("c2", "--schedule-rounds", 2, model=model)[1]
     assert furlkit("aggregate", second, "-o", tmp_path / "g2.st") == 0
     cosine = ("--schedule", "cosine", "--schedule-rounds", 2)
     err = refused(2, *cosine, model=tmp_path / "g2.st")

@@ -57,7 +57,7 @@ def twin(world, forge):
 
 def rows_of(run, model, folder, *more):
     path = folder / "features.safetensors"
-    assert run("embed", model, *DIGITS, *more, "-o", path).code == 0
+    assert run("embed", model, *DIGITS, *more, "--force", "-o", path).code == 0
     return torch.from_numpy(read_features(path).rows)
 
 
@@ -114,12 +114,12 @@ def test_all_models_see_the_same_views(world, measured, twin):
 
 
 def test_one_model_has_no_cka_and_its_own_numbers(world, measured, drift):
-    alone, all_ = measured(world.clients[1]), measured(*world.clients)
+    alone, all_ = measured(world.clients[1], name="alone"), measured(*world.clients)
     assert alone["cka"] == [[1]] and alone["mean_cka"] is None
     assert alone["uniformity_between"] is None
     for name in NUMBERS:
         assert alone[name] == all_["models"][1][name]
-    assert "CKA" not in drift(world.clients[1])[0].out
+    assert "CKA" not in drift(world.clients[1], name="alone")[0].out
 
 
 def test_models_in_any_order_and_twice_give_the_same_bytes(world, drift):

@@ -181,7 +181,9 @@ def test_a_model_of_its_own_is_scored_in_place_of_the_global_one(score, method, 
     assert accuracies(own) != accuracies(score("y", folder / "g2"))
     if name == "fedprox":  # Which sends its own model.
         for client in range(3):
-            sent = score("z", folder / f"c2_{client}", more=("--client", client))
+            sent = score(
+                f"z{client}", folder / f"c2_{client}", more=("--client", client)
+            )
             assert accuracies(sent) == accuracies(own)[client : client + 1]
 
 
@@ -193,7 +195,7 @@ def test_a_local_model_is_scored_in_place_of_the_global_one(score, method, name)
     own = score("x", folder / "g2", *privates(folder), *uploads)
     assert accuracies(own) != accuracies(score("y", folder / "g2", *privates(folder)))
     for client, upload in enumerate(uploads):
-        alone = score("z", upload, folder / f"k2_{client}")
+        alone = score(f"z{client}", upload, folder / f"k2_{client}")
         assert accuracies(alone) == accuracies(own)[client : client + 1]
     contents = [Container(path).header.content for path in uploads]
     assert own["uploads"] == dict(zip("012", contents, strict=True))

@@ -74,7 +74,7 @@ def embedded(styled_clients, tmp_path, model, data, *more):
         "h",
         *more,
     )
-    assert furlkit(*words, "-q", "-o", tmp_path / "h") == 0
+    assert furlkit(*words, "-q", "--force", "-o", tmp_path / "h") == 0
     return torch.from_numpy(read_features(tmp_path / "h").rows)
 
 
