@@ -13,7 +13,7 @@ PACKAGE = Path(furlkit.__file__).parent
 SLACK = 150  # Lines that a folder may lie below its number.
 LINES = {
     ".": 958,
-    "aggregators": 2256,
+    "aggregators": 2261,
     "attacks": 145,
     "audits": 402,
     "catalogue": 4381,
@@ -21,7 +21,7 @@ LINES = {
     "data": 6660,
     "evaluation": 1266,
     "exchanges": 2144,
-    "files": 5450,
+    "files": 5451,
     "inputs": 3639,
     "models": 1683,
     "objectives": 2548,
@@ -29,7 +29,7 @@ LINES = {
     "presets": 153,
     "recipes": 3981,
     "reports": 6631,
-    "stages": 15481,
+    "stages": 15484,
     "terms": 797,
     "training": 2102,
     "updates": 268,

@@ -125,13 +125,18 @@ def repeat_warnings(uploads: Sequence[Any]) -> tuple[str, ...]:
 def oddities(uploads: Sequence[Any]) -> Iterator[str]:
     """Texts about clients with rows near one direction, or with another client's rows.
 
-    Rows of random or reversed directions look like rows of another model: no text.
+    Rows of random or reversed directions look like rows of another model: no text. If the
+    rows of most clients are near one direction, the common model is young or has
+    collapsed, and no client stands out.
     """
     owners: dict[bytes, Any] = {}
+    lengths = {upload.path: _mean_length(upload.rows) for upload in uploads}
+    usual = np.median([*lengths.values()]) if lengths else 0
     for upload in uploads:
         rows, client = upload.rows, upload.facts.client
         many = repeated(rows) > REPEATED * len(rows)  # See `repeat_warnings`.
-        if len(rows) > 1 and not many and (length := _mean_length(rows)) > ONE_WAY:
+        length = lengths[upload.path]
+        if len(rows) > 1 and not many and length > ONE_WAY >= usual:
             yield (
                 f"{upload.path}: the {len(rows):,} rows of client {client} have nearly one "
                 f"direction (their mean has length {length:.3f}); the client is hostile "

@@ -13,7 +13,8 @@ def test_the_site_file_is_used(run, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     shutil.copy(CLUSTER / "site.toml", "site.toml")
     recipe = EXAMPLES / "fedca" / "recipe.toml"
-    words = ("plan", recipe, "data=digits", "public=digits", "rounds=1")
+    few = "align=--images 500"
+    words = ("plan", recipe, "data=digits", "public=digits", few, "rounds=1")
     for form, output in PLANS.items():
         more = ("--as", form, "--resources", "site.toml", "-o", output)
         assert run(*words, *more).code == 0

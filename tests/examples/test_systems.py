@@ -153,5 +153,13 @@ def test_help_lists_every_target():
     listed = re.findall(r"^make (\S+)  +\S", done.stdout, re.MULTILINE)
     assert listed == [
         *("help", "demo", "methods", "test", "test-slow", "test-gpu"),
-        *("test-browser", "test-slurm", "test-flower", "lint", "bench", "clean"),
+        *(
+            "test-browser",
+            "test-slurm",
+            "test-flower",
+            "golden",
+            "lint",
+            "bench",
+            "clean",
+        ),
     ]

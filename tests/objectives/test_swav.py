@@ -177,7 +177,7 @@ def test_prototypes_are_averaged_their_steps_counted_on_and_queues_stay(tmp_path
     shared = read_checkpoint(world / "g1").tensors
     assert shared["prototypes.steps"] == max(steps) > min(steps)
     assert np.linalg.norm(shared["prototypes.weight"], axis=1).max() < 1
-    assert furlkit(*words[:2], world / "g1", *words[2:]) == 0
+    assert furlkit(*words[:2], world / "g1", *words[2:], "--force") == 0
     again = read_checkpoint(world / "c1").tensors
     assert again["prototypes.steps"] == max(steps) + min(steps)
     lengths = np.linalg.norm(again["prototypes.weight"], axis=1)

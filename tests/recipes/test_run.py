@@ -106,7 +106,9 @@ def test_a_training_that_is_told_to_stop_continues(runner):
     assert rest.code == 0
     events = [line["event"] for line in journal.read()]
     assert events.count("start") == 2 and events.count("epoch") == 6
-    assert len(Journal(Path("exp/r001/client_0.safetensors")).read()) == 7
+    assert (
+        len(Journal(Path("exp/r001/client_0.safetensors")).read()) == 8
+    )  # With the result.
     assert times()["exp/r001/client_0.safetensors"] > first
     stopped = outputs()
     runner.plan(

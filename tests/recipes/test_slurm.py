@@ -382,7 +382,8 @@ def test_shellcheck_finds_nothing(runner, recipe, quick):
 
 def test_50_rounds_of_20_clients_are_submitted_with_linear_work(run, quick):
     recipe = ROOT / "examples" / "fedca" / "recipe.toml"
-    words = ("plan", recipe, "data=digits", "public=digits", "clients=20")
+    words = ("plan", recipe, "data=digits", "public=digits", "align=--images 500")
+    words = (*words, "clients=20")
 
     def commands(rounds: int) -> int:
         """Number of the shell's commands, which unlike their time never varies."""

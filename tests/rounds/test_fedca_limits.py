@@ -62,7 +62,7 @@ def train(fedca_round, tmp_path):
         ]
         words += [] if "--phases" in more else ["--epochs", 1]
         words += ["--batch-size", 240, "--form", "oneway", "-q", *more]
-        assert furlkit(*words, "-o", tmp_path / name) == 0
+        assert furlkit(*words, "--force", "-o", tmp_path / name) == 0
         return tmp_path / name
 
     return run

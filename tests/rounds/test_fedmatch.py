@@ -307,7 +307,7 @@ def test_other_objectives_have_no_helpers(whole, refused, tmp_path):
 def test_a_helper_is_not_written_over(whole, refused, tmp_path):
     path = uploads(whole, 1)[1]
     words = train_words(whole, 2, 0, path, "--helper", path)
-    refused(tmp_path, 2, (path, "uses that file already"), *words)
+    refused(tmp_path, 2, (path, "exists"), *words)
 
 
 def test_labels_must_be_there_and_a_classifier_too(whole, refused, tmp_path):

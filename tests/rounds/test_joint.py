@@ -44,7 +44,7 @@ def learn(two_clients, folder, number, client, *more):
     words += ("--update", "dum", "--mu", 0, "--xi", XI, *PLAN, *more)
     words += (
         "--private-out",
-        folder / f"draft_{client}",
+        folder / f"draft{number}_{client}",
         "-o",
         folder / f"l{number}_{client}",
     )

@@ -51,11 +51,13 @@ def test_byol_shares_rows_and_is_matched_with_those_of_others(tmp_path):
         words = ("local-train", tmp_path / "p", tmp_path / f"g{number - 1}", *DIGITS)
         words += ("--client", "0-1", "--objective", "byol", "--epochs", 1, "-q")
         words += ("--batch-size", 240, "--neighbours", 3, "--dictionary-size", 40)
-        words += ("--features-out", tmp_path / "f{client}", "--share-rows", "instahide")
+        shared = tmp_path / f"f{number}{{client}}"
+        words += ("--features-out", shared, "--share-rows", "instahide")
         assert furlkit(*words, *bank, "-o", tmp_path / f"c{number}{{client}}") == 0
         uploads = [tmp_path / f"c{number}{client}" for client in (0, 1)]
         assert furlkit("aggregate", *uploads, "-o", tmp_path / f"g{number}") == 0
-        rows = ("--dictionary-size", 40, tmp_path / "f0", tmp_path / "f1")
+        files = [tmp_path / f"f{number}{client}" for client in (0, 1)]
+        rows = ("--dictionary-size", 40, *files)
         out = ("-o", tmp_path / f"d{number}")
         assert furlkit("aggregate", "--rule", "dictionary", *rows, *out) == 0
         bank = ("--dictionary", tmp_path / f"d{number}", "--leave-own-out")

@@ -213,7 +213,9 @@ def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
         output.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     else:
         words = [*words, "--seed", "1"]
-    assert furlkit(*words) == 0
+    # A file of another command is the user's, and replaced with --force only.
+    assert furlkit(*words) == (2 if what == "other" else 0)
+    assert furlkit(*words, *(["--force"] if what == "other" else [])) == 0
     assert (tmp_path / "c0.st.log.jsonl").read_bytes() != journal
     assert ((digest(output), digest(private)) == whole) == (what != "seed")
 

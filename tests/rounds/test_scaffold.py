@@ -159,7 +159,6 @@ def test_a_client_killed_at_every_save_ends_with_the_same_bytes(folder, until_do
         (("--momentum", 0.9), "momentum"),
         (("--send", "encoder"), "--send"),
         (("--personal", "ditto"), "--personal"),
-        (("--private-out", ""), "--private-out"),
     ],
 )
 def test_options_that_do_not_fit(run, folder, more, word):

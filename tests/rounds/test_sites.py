@@ -219,12 +219,20 @@ def test_an_upload_of_other_images_is_made_again(sites, run):
 def test_rows_of_single_images_are_dropped_when_the_images_change(sites, run):
     data = folder_of_digits(sites.folder / "own", 0, 10)
     given = ("--data", data, "--client", "x", *BRIEF, "--participants", 1)
-    shared = ("--features-out", sites("f"), "--alpha", 0.5)
-    first = (*given, *shared, "--private-out", sites("p1"), "-o", sites("u1"))
+    shared = ("--alpha", 0.5, "--features-out")
+    first = (
+        *given,
+        *shared,
+        sites("f1"),
+        "--private-out",
+        sites("p1"),
+        "-o",
+        sites("u1"),
+    )
     assert run("local-train", sites.start, *first).code == 0
     assert run("aggregate", sites("u1"), "-o", sites("g1")).code == 0
     again = ("--private", sites("p1"), "--private-out", sites("p2"), "-o", sites("u2"))
-    second = ("local-train", sites("g1"), *given, *shared, *again)
+    second = ("local-train", sites("g1"), *given, *shared, sites("f2"), *again)
     kept = run(*second)
     assert kept.code == 0 and "have changed" not in kept.err
     folder_of_digits(data, 10, 10)

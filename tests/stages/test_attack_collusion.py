@@ -23,7 +23,7 @@ def attack(world, run):
 
     def call(kind, *more, client=0, known=world.clients):
         line = ("attack", world.clients[client], *known, "--kind", kind)
-        done = run(*line, "--parent", world.model, *more, "-o", world.output)
+        done = run(*line, "--parent", world.model, *more, "--force", "-o", world.output)
         assert done.code == 0, done.err
         return read_checkpoint(world.output)
 

@@ -283,7 +283,7 @@ def test_many_clients_are_not_all_listed(tmp_path, run):
 
 def test_output_may_be_no_file_of_the_run(folder, refused):
     path = folder / "r1.safetensors"
-    refused(folder, 2, ("uses that file already",), "ledger", folder, "-o", path)
+    refused(folder, 2, ("exists",), "ledger", folder, "-o", path)
 
 
 def plan(images, **more):

@@ -102,7 +102,7 @@ def test_krum_that_cannot_do_without_a_client_says_nothing_of_it(folder, run):
 
 def test_what_a_report_refuses(folder, refused):
     line = ("aggregate", folder / "c0", "-o", folder / "out", "--report")
-    refused(folder, 2, ("--report", "uses that file"), *line, folder / "c0")
+    refused(folder, 2, ("--report", "exists"), *line, folder / "c0")
     refused(folder, 2, ("--report", "uses that file"), *line, folder / "out")
     stale = (*line, folder / "r.json", "--staleness", 2)
     refused(folder, 2, ("--report", "--staleness"), *stale)

@@ -71,7 +71,7 @@ def test_a_parent_that_does_not_fit(folder, refused, forge):
     forge(other, {"encoder.w": np.ones((300, 7), "f4")})
     clip = (*line, "--rule", "clip")
     refused(folder, 65, (other, "trained from"), *clip, "--parent", other)
-    refused(folder, 2, ("uses that file",), *clip[:-4], "-o", folder / "g",
+    refused(folder, 2, ("exists",), *clip[:-4], "-o", folder / "g",
             "--rule", "clip", "--parent", folder / "g")  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_the_model_of_another_round_is_named(here, run, refused):
     assert done.code == 0 and "warning: u1_0: is of round 1" in done.err
     assert "r2_0 is of round 2" in done.err
     assert "another model: of the client after round 1" in done.out
-    done = run(*rows("r2_0", "u2_0", "--partition", "p"))
+    done = run(*rows("r2_0", "u2_0", "--partition", "p", "--force"))
     assert done.code == 0 and "the client's model, like the server" in done.out
     assert "warning" not in done.err
 
@@ -163,7 +163,9 @@ def test_images_are_confirmed_by_the_record_of_the_rows(here, run, refused, forg
     recorded(forge, {**right, "images": "0" * 64})
     words = ["site_rows.record", "other images", "images of the training"]
     refused(here, 65, words, *command)
-    refused(here, 65, ["site.record", "other images"], *membership(model="site"))
+    refused(
+        here, 65, ["site.record", "other images"], *membership("--force", model="site")
+    )
 
 
 def test_other_images_of_the_same_number_are_named_by_the_journal(here, run, forge):
@@ -221,10 +223,19 @@ def test_another_number_of_members_is_named(here, run, forge):
 
 def test_fitting_members_give_no_warning(here, run):
     for model, part, parent in (("u1_0", 0, "g0"), ("g1", 0, "g0"), ("u2_1", 1, "g1")):
-        more = ("--partition", "p", "--part", part, "--parent", parent, "--strict")
+        more = (
+            "--partition",
+            "p",
+            "--part",
+            part,
+            "--parent",
+            parent,
+            "--strict",
+            "--force",
+        )
         done = run(*membership(*more, model=model))
         assert done.code == 0, done.err
-    assert run(*membership("--strict", model="site")).code == 0
+    assert run(*membership("--strict", "--force", model="site")).code == 0
 
 
 @pytest.mark.parametrize("parent", ["u1_0", "g1", "u1_1"])

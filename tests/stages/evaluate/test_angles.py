@@ -41,7 +41,12 @@ def changed(world, forge):
 
 def rows_of(run, model, folder, *more):
     path = folder / "features.safetensors"
-    assert run("embed", model, *DIGITS, "--split", "test", *more, "-o", path).code == 0
+    assert (
+        run(
+            "embed", model, *DIGITS, "--split", "test", *more, "--force", "-o", path
+        ).code
+        == 0
+    )
     rows = read_features(path).rows.astype(np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
