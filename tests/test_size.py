@@ -29,7 +29,7 @@ LINES = {
     "presets": 153,
     "recipes": 3981,
     "reports": 6631,
-    "stages": 15484,
+    "stages": 15488,
     "terms": 797,
     "training": 2102,
     "updates": 268,

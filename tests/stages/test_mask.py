@@ -79,7 +79,7 @@ class Sites:
 
     def mask(self, *more):
         for name in self.names:
-            done = self.run(*self.words(name, *more))
+            done = self.run(*self.words(name, *more, "--force"))
             assert done.code == 0, done.err
 
     def used(self, name) -> Path:
@@ -248,7 +248,7 @@ def test_the_wrong_round_is_refused(sites, refused, run, forge):
     some = sites()
     some.mask()
     forge(some.path("upload", "s1"), facts={"round": 2})
-    assert run(*some.words("s1")).code == 0
+    assert run(*some.words("s1", "--force")).code == 0
     words = some.sum_words()
     refused(some.world.folder, 65, [some.masked[1], "round 2"], *words)
 
@@ -317,6 +317,16 @@ def test_a_run_keeps_its_weights(sites, refused, forge):
     refused(some.world.folder, 65, expected, *words)
     refused(some.world.folder, 65, expected, *words, "--new-roster")
     some.mask()
+
+
+def test_a_masked_file_of_an_earlier_round_is_kept(sites, refused, forge, run):
+    some = sites()
+    some.mask()
+    assert run(*some.words("s0")).code == 0
+    forge(some.path("upload", "s0"), facts={"round": 2})
+    words = [some.path("masked", "s0"), "round 1", "--force"]
+    refused(some.world.folder, 2, words, *some.words("s0"))
+    assert len(some.used("s0").read_text().splitlines()) == 2
 
 
 def test_new_keys_do_not_open_a_masked_round_again(sites, run, refused, forge):

@@ -28,6 +28,7 @@ from furlkit.files.keys import (
 )
 from furlkit.files.lock import holding
 from furlkit.files.masked import WEIGHT, ZERO_WORDS, ZEROS, MaskedFacts, write_masked
+from furlkit.files.replaceable import check_same_output
 from furlkit.files.signatures import CLIENT, check_received
 from furlkit.inputs.bodies import check_statistic
 from furlkit.inputs.declared import by_role
@@ -52,6 +53,7 @@ class MaskOptions:
     new_roster: bool
     signers: Path | None
     output: Path
+    force: bool
     dry_run: bool
 
 
@@ -76,6 +78,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     # Of two commands at once, the second reads the list that the first has written.
     with nullcontext() if options.dry_run else holding(used):
         check_unused(secret, use, options.new_roster)
+        if not options.force:
+            check_same_output(options.output, "-o", "masked", vars(facts))
         if options.dry_run:
             return line, data
         how = Provenance(COMMAND, {"weights": options.weights}, inputs=_inputs(keys))
