@@ -29,8 +29,8 @@ COMMAND = command_group("mask", "Hide uploads by masks that cancel in the server
         secret key stays at the site, is drawn by the operating system, and is never
         replaced without --renew: all sites need the new public key. Keys are valid for one
         run, the run of GLOBAL. A file SECRET.used beside the secret key lists the rounds
-        that the site has masked: a site has one key in a run, and no copies of it. Needs the package cryptography,
-        furlkit[masks].
+        that the site has masked: a site has one key in a run, and no copies of it. Needs the
+        package cryptography, furlkit[masks].
 
         \b
         Example:

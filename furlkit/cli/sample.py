@@ -14,9 +14,9 @@ COMMAND = command("sample", "Print the clients of each round as ROUND/CLIENT.",
       furlkit sample --clients 0-9 --fraction 0.4 --rounds 1-20 --seed 0
     """,
     group("Sampling",
-        Option("clients", Clients(), help="Numbers of the clients of the federation: 0-9 for ten "
-                    "clients, or 1-5,8.",
-               required=True),
+        Option("clients", Clients(), required=True,
+               help="Numbers of the clients of the federation: 0-9 for ten clients, or "
+                    "1-5,8."),
         Option("fraction", Number(), 1.0,
                "Share of the clients that take part, at least one client."),
         Option("rounding", Choice(("nearest", "down")), "nearest",

@@ -12,9 +12,9 @@ COMMAND = command("sign", "Sign uploads or global models with an OpenSSH key.",
     accepts a global model, a dictionary and every other file of the server only with a
     signature of `server`. `inspect --signers` checks any file and names the signer; for a
     model before embed, give a signers file with the line of `server` alone. A signature
-    covers a statement: the content hash, kind, run, round and client of the file. The content hash
-    is in the header and covers every byte of the file; sign does not compute the hash
-    again. ssh-keygen signs and asks for a passphrase; keys in ssh-agent work, too.
+    covers a statement: the content hash, kind, run, round and client of the file. The
+    content hash is in the header and covers every byte of the file; sign does not compute
+    the hash again. ssh-keygen signs and asks for a passphrase; keys in ssh-agent work, too.
     Sign one upload for each round: aggregate leaves out a site with two different uploads.
 
     The signers file has a line for each site, and for the server:

@@ -17,9 +17,10 @@ from furlkit.catalogue.groups import IN_OUT, VERBOSITY
 COMMAND = command("status", "Show the progress of a run, stale steps and the last scores.",
     """RUN is the folder of a run of `furlkit plan`, or a folder of such folders. status shows
     the steps that are done, running, failed, or stale because a setting or an input has
-    changed since, with the reason, the last scores, the remaining time, the bytes on disk, and, with squeue or
-    hq, tasks in the queue of Slurm or HyperQueue. Several runs take a line each. A step is done if the planned command wrote the present contents of
-    the step's files from the present inputs; for files of earlier versions of furlkit, the
+    changed since, with the reason, the last scores, the remaining time, the bytes on disk,
+    and, with squeue or hq, tasks in the queue of Slurm or HyperQueue. Several runs take a
+    line each. A step is done if the planned command wrote the present contents of the
+    step's files from the present inputs; for files of earlier versions of furlkit, the
     times of the files decide.
 
     \b

@@ -10,9 +10,9 @@ Learning with Spectral Contrastive Objective over Non-i.i.d. Data", ICML 2024.
     alpha       weight of the contrast within the client
 
 Negatives are all pairs, as in FedSC's program; HaoChen et al.'s code leaves out the pairs
-of an image with itself. The sum over all pairs of negatives, E (z^T z')^2, equals ||E z z^T||^2, so a matrix of
-d x d numbers replaces the other clients' images. FedSC's paper was not at hand: the
-equations follow the authors' program.
+of an image with itself. The sum over all pairs of negatives, E (z^T z')^2, equals
+||E z z^T||^2, so a matrix of d x d numbers replaces the other clients' images. FedSC's
+paper was not at hand: the equations follow the authors' program.
 """
 
 import torch

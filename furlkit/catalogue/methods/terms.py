@@ -160,7 +160,8 @@ TERMS = named(
         paper=papers.FEDU2,
         equation="FUR",
         printed="differs: not the authors' term, a sliced Wasserstein distance in tangent "
-                "spaces of the sphere; here a smooth plan, and unit rows and rho are our choices",
+                "spaces of the sphere; here a smooth plan, and unit rows and rho are our "
+                "choices",
     ),
     Term("cka", "public images are related like in the mean of all clients, of any nets",
         "furlkit.terms.cka:cka",
