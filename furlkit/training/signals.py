@@ -46,9 +46,12 @@ def install() -> None:
 
 
 def _handle(number: int, _frame: object) -> None:
-    # A second signal does not wait for the step to end.
     if _requests.deferred and _requests.received is None:
         _requests.received = number
+    elif _requests.deferred and number != signal.SIGINT:
+        # make and Slurm send a signal to a whole group of processes, and pass it on to
+        # each process: the second one is no new request. A second Ctrl-C does not wait.
+        return
     elif any(map(_is_imported_now, _WITH_CODE)):
         _retry(number)
     else:

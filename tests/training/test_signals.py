@@ -74,7 +74,18 @@ def test_stop_does_nothing_unless_asked():
         stopping.stop()
 
 
-def test_a_second_signal_does_not_wait():
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_a_signal_that_arrives_twice_is_one_request(second):
+    """make gets the signal of the group, and passes the signal on to its children."""
+    with stopping.deferring():
+        send(signal.SIGTERM)
+        send(second)
+        with pytest.raises(Stopped, match="SIGTERM"):
+            stopping.stop()
+        assert not stopping.requested()
+
+
+def test_a_second_ctrl_c_does_not_wait():
     with stopping.deferring():
         send(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
